@@ -1,0 +1,88 @@
+"""Progress events and the cancel token: plain, picklable, no Qt."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from napari_decant.errors import Cancelled
+
+__all__ = ["CancelToken", "Progress", "ProgressCallback", "ignore_progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step of a long job.
+
+    Attributes
+    ----------
+    stage : str
+        What is being done: ``"pack"``, ``"verify"``, ``"restore"``, ...
+    done, total : int
+        Work done and to do, in bytes of raw data unless ``unit`` says otherwise.
+    item : str
+        What it is done to (a file name), for display.
+    unit : str
+        ``"bytes"`` or a plural noun.
+    """
+
+    stage: str
+    done: int
+    total: int
+    item: str = ""
+    unit: str = "bytes"
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+def ignore_progress(event: Progress) -> None:
+    """Do nothing with the event: the default callback."""
+
+
+class CancelToken:
+    """Asks running work to stop at its next step.
+
+    Parameters
+    ----------
+    path : Path, optional
+        A file whose existence means "cancelled". With it the token works across processes
+        (it pickles as the path); without it, across threads of this process only.
+    """
+
+    _POLL_SECONDS = 0.1  # a stat per chunk would cost more than the chunk on network drives
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._event = threading.Event()
+        self._next_poll = 0.0
+
+    def cancel(self) -> None:
+        """Ask for a stop; returns at once."""
+        self._event.set()
+        if self.path is not None:
+            self.path.touch()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a stop was asked for."""
+        if self._event.is_set():
+            return True
+        if self.path is not None and time.monotonic() >= self._next_poll:
+            self._next_poll = time.monotonic() + self._POLL_SECONDS
+            if self.path.exists():
+                self._event.set()
+        return self._event.is_set()
+
+    def check(self) -> None:
+        """Raise `Cancelled` if a stop was asked for."""
+        if self.cancelled:
+            raise Cancelled("cancelled; nothing was left behind")
+
+    def __reduce__(self) -> tuple[type[CancelToken], tuple[Path | None]]:
+        if self.path is None:
+            raise TypeError("a cancel token without a file cannot go to another process; give it a path")
+        return type(self), (self.path,)
