@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -37,6 +37,15 @@ class Store(ABC):
     """
 
     uri: str
+    remote: bool = False
+    """Whether a read costs a round trip, so that several should be in flight."""
+    listable: bool = True
+    """Whether `list_dir` and `keys` work; http servers cannot say what they hold."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about the container but was tolerated, a sentence each."""
+        return ()
 
     @abstractmethod
     def extent(self, key: str) -> Extent | None:
@@ -48,7 +57,7 @@ class Store(ABC):
 
     @abstractmethod
     def read_file(self, file: str, offset: int, length: int) -> bytes:
-        """Read ``length`` bytes at ``offset`` of a file named by an `Extent`; short reads raise `StorageError`."""
+        """Read ``length`` bytes at ``offset`` of an `Extent`'s file; short reads raise `StorageError`."""
 
     @abstractmethod
     def read_file_into(self, file: str, offset: int, out: memoryview) -> None:
@@ -87,8 +96,28 @@ class Store(ABC):
             raise MissingKey(f"{self.uri} has no entry {key!r}")
         stop = where.length if stop is None else min(stop, where.length)
         if limit is not None and stop - start > limit:
-            raise UnsafeInput(f"{key!r} in {self.uri} has {stop - start:,} bytes; more than {limit:,} are not read")
+            raise UnsafeInput(
+                f"{key!r} in {self.uri} has {stop - start:,} bytes; more than {limit:,} are not read"
+            )
         return self.read_file(where.file, where.offset + start, max(0, stop - start))
+
+    def read_optional(self, key: str, reserve: Callable[[int], None] | None = None) -> bytes | None:
+        """Read a whole key, or return None if it is absent.
+
+        Parameters
+        ----------
+        key : str
+            The key.
+        reserve : callable, optional
+            Called with the size in bytes before anything of that size is allocated or read; it may raise
+            to refuse.
+        """
+        where = self.extent(key)
+        if where is None:
+            return None
+        if reserve is not None:
+            reserve(where.length)
+        return self.read_file(where.file, where.offset, where.length)
 
     def __enter__(self) -> Self:
         return self

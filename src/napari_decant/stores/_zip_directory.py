@@ -1,0 +1,401 @@
+"""The directory of a zip file: end record, ZIP64, central directory, as columns of numpy arrays.
+
+After APPNOTE.TXT 6.3.10 (PKWARE), sections 4.3 to 4.5. Every count and size is compared with the bytes
+that are really there before anything is allocated from it.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from napari_decant.errors import FormatError, UnsafeInput
+from napari_decant.stores._keys import unsafe_name_reason
+from napari_decant.stores._positional import PositionalFile
+
+__all__ = ["DEFLATED", "STORED", "ZipDirectory", "ZipEntry", "ZipLimits", "read_zip_directory"]
+
+STORED, DEFLATED = 0, 8
+FLAG_ENCRYPTED, FLAG_DESCRIPTOR, FLAG_UTF8, FLAG_STRONG = 0x1, 0x8, 0x800, 0x40
+LOCAL_HEADER_SIZE = 30
+
+_END = struct.Struct("<4s4H2LH")
+_END64_LOCATOR = struct.Struct("<4sLQL")
+_END64 = struct.Struct("<4sQ2H2L4Q")
+_LENGTHS = struct.Struct("<3H")
+_CENTRAL = np.dtype(
+    [
+        ("signature", "<u4"), ("made_by", "<u2"), ("needed", "<u2"), ("flags", "<u2"), ("method", "<u2"),
+        ("time", "<u4"), ("crc", "<u4"), ("compressed", "<u4"), ("size", "<u4"), ("name", "<u2"),
+        ("extra", "<u2"), ("comment", "<u2"), ("disk", "<u2"), ("internal", "<u2"), ("external", "<u4"),
+        ("offset", "<u4"),
+    ]
+)  # fmt: skip
+_MAX_COMMENT = 0xFFFF
+_MAX_RATIO = 1032  # deflate cannot do better: 258 bytes from 2 bits
+_LOCAL_TAIL, _REMOTE_TAIL = 1 << 17, 1 << 20
+
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ZipLimits:
+    """What a zip file may ask for.
+
+    Attributes
+    ----------
+    max_entries : int
+        Directory entries.
+    max_directory_bytes : int
+        Size of the central directory.
+    max_inflated_bytes : int
+        Size of one DEFLATED entry, which must be inflated whole. STORED entries have no limit.
+    """
+
+    max_entries: int = 8_000_000
+    max_directory_bytes: int = 1 << 30
+    max_inflated_bytes: int = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ZipEntry:
+    """One entry as the central directory states it; sizes and offsets in bytes.
+
+    Attributes
+    ----------
+    index : int
+        Position in the directory.
+    name : str
+        As found; ends with ``/`` where the entry is a folder.
+    method : int
+        0 STORED, 8 DEFLATED, others are not read.
+    flags, crc : int
+        General purpose flags and CRC-32 of the contents.
+    compressed_size, size : int
+        Length in the file and length of the contents.
+    header_offset : int
+        Where the local header lies; `ZipStore.data_offset` gives where the data lie.
+    is_link : bool
+        Whether the entry claims to be a symbolic link.
+    """
+
+    index: int
+    name: str
+    method: int
+    flags: int
+    crc: int
+    compressed_size: int
+    size: int
+    header_offset: int
+    is_link: bool
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether the entry only states that a folder exists."""
+        return self.name.endswith("/")
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the data need a password."""
+        return bool(self.flags & (FLAG_ENCRYPTED | FLAG_STRONG))
+
+
+@dataclass(slots=True)
+class ZipDirectory(Sequence[ZipEntry]):
+    """The entries of a zip file in directory order, kept as columns.
+
+    Attributes
+    ----------
+    uri : str
+        The file.
+    names : list of str
+        Entry names as found.
+    comment : bytes
+        The archive comment.
+    offset : int
+        Where the central directory begins; every entry's data end before it.
+    duplicates : tuple of str
+        Names that occur more than once.
+    unsafe : tuple of (str, str)
+        Names that are never read, each with the reason.
+    tail, tail_offset : bytes, int
+        The end of the file, read in one piece.
+    """
+
+    uri: str
+    names: list[str]
+    comment: bytes
+    offset: int
+    flags: Column
+    method: Column
+    crc: Column
+    compressed: Column
+    size: Column
+    header: Column
+    links: npt.NDArray[np.bool_]
+    next_header: Column
+    raw_names: list[bytes]
+    tail: bytes
+    tail_offset: int
+    duplicates: tuple[str, ...] = ()
+    unsafe: tuple[tuple[str, str], ...] = ()
+    by_name: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> ZipEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ZipEntry]: ...
+    def __getitem__(self, index: int | slice) -> ZipEntry | list[ZipEntry]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        return ZipEntry(
+            i,
+            self.names[i],
+            int(self.method[i]),
+            int(self.flags[i]),
+            int(self.crc[i]),
+            int(self.compressed[i]),
+            int(self.size[i]),
+            int(self.header[i]),
+            bool(self.links[i]),
+        )
+
+    def __iter__(self) -> Iterator[ZipEntry]:
+        return (self[i] for i in range(len(self)))
+
+
+def _find_end(file: PositionalFile, tail: bytes) -> tuple[int, tuple[Any, ...]]:
+    """Position of the end record within ``tail`` and its fields."""
+    at = len(tail) - _END.size
+    first = max(0, at - _MAX_COMMENT)
+    while at >= first:
+        at = tail.rfind(b"PK\5\6", first, at + 4)
+        if at < 0:
+            break
+        fields = _END.unpack_from(tail, at)
+        if at + _END.size + fields[7] == len(tail):
+            return at, fields
+        at -= 1
+    raise FormatError(
+        f"{file.uri} is incomplete (no end record): it was cut short, never closed, or is no zip file;"
+        " copy it again from its source"
+    )
+
+
+def read_zip_directory(file: PositionalFile, limits: ZipLimits | None = None) -> ZipDirectory:
+    """Read the directory of a zip file.
+
+    Names are reported as found, with `ZipDirectory.duplicates` and `ZipDirectory.unsafe`, so that a verifier
+    can list them; `ZipStore` refuses unsafe ones.
+
+    Parameters
+    ----------
+    file : PositionalFile
+        The zip file. Its tail is read once (1 MiB remote, 128 KiB local) and the rest of the directory
+        once more where it is longer.
+    limits : ZipLimits, optional
+        Caps, checked before anything is allocated.
+
+    Returns
+    -------
+    ZipDirectory
+        The entries.
+
+    Raises
+    ------
+    FormatError
+        The file is cut short or damaged.
+    UnsafeInput
+        Too many entries, entries that overlap, or a size no compression reaches.
+    """
+    limits = limits or ZipLimits()
+    tail = file.tail(_REMOTE_TAIL if file.remote else _LOCAL_TAIL)
+    tail_offset = file.size - len(tail)
+    at, (_, disk, first_disk, here, count, length, offset, _) = _find_end(file, tail)
+    end = tail_offset + at
+    comment = tail[at + _END.size :]
+    if at >= _END64_LOCATOR.size and tail[at - _END64_LOCATOR.size :].startswith(b"PK\6\7"):
+        end, disk, first_disk, here, count, length, offset = _read_end64(file, tail, tail_offset, at)
+    if disk or first_disk or here != count:
+        raise FormatError(f"{file.uri} is one part of a zip file in several parts; join the parts first")
+    if count > limits.max_entries:
+        raise UnsafeInput(
+            f"{file.uri} claims {count:,} entries; more than {limits.max_entries:,} are not read"
+        )
+    if length > limits.max_directory_bytes:
+        raise UnsafeInput(
+            f"{file.uri} claims a directory of {length:,} bytes; more than {limits.max_directory_bytes:,}"
+            " are not read"
+        )
+    if offset + length > end or count * _CENTRAL.itemsize > length:
+        raise FormatError(
+            f"{file.uri} is damaged: its end record places {count:,} entries ({length:,} bytes) at"
+            f" {offset:,},"
+            f" but the directory must end before {end:,}"
+        )
+    if offset >= tail_offset:
+        data = tail[offset - tail_offset : offset - tail_offset + length]
+    else:
+        data = file.read_at(offset, length)
+    return _parse(file, data, count, offset, comment, tail, tail_offset)
+
+
+def _read_end64(file: PositionalFile, tail: bytes, tail_offset: int, at: int) -> tuple[int, ...]:
+    """End position, disk, first disk, entries here, entries, directory length and offset (APPNOTE 4.3.14)."""
+    _, _, end64, _ = _END64_LOCATOR.unpack_from(tail, at - _END64_LOCATOR.size)
+    stop = tail_offset + at - _END64_LOCATOR.size
+    if end64 + _END64.size > stop:
+        raise FormatError(f"{file.uri} is damaged: its ZIP64 end record lies outside the file")
+    raw = (
+        tail[end64 - tail_offset : end64 - tail_offset + _END64.size]
+        if end64 >= tail_offset
+        else file.read_at(end64, _END64.size)
+    )
+    signature, _, _, _, disk, first_disk, here, count, length, offset = _END64.unpack(raw)
+    if signature != b"PK\6\6":
+        raise FormatError(f"{file.uri} is damaged: there is no ZIP64 end record where its locator points")
+    return end64, disk, first_disk, here, count, length, offset
+
+
+def _positions(uri: str, data: bytes, count: int) -> tuple[npt.NDArray[np.int64], list[bytes]]:
+    """Where each directory record begins, and its raw name."""
+    positions = np.empty(count, np.int64)
+    names: list[bytes] = []
+    unpack, fixed, at, last = _LENGTHS.unpack_from, _CENTRAL.itemsize, 0, len(data)
+    for i in range(count):
+        if at + fixed > last or data[at : at + 4] != b"PK\1\2":
+            raise FormatError(f"{uri} is damaged: directory entry {i:,} of {count:,} is not there")
+        name, extra, comment = unpack(data, at + 28)
+        positions[i] = at
+        names.append(data[at + fixed : at + fixed + name])
+        at += fixed + name + extra + comment
+    if at > last:
+        raise FormatError(f"{uri} is damaged: the last directory entry ends outside the directory")
+    return positions, names
+
+
+def _decode_names(uri: str, raw: list[bytes], flags: Column) -> list[str]:
+    names = []
+    for name, utf8 in zip(raw, (flags & FLAG_UTF8).tolist(), strict=True):
+        try:
+            names.append(name.decode("utf-8" if utf8 else "cp437"))
+        except UnicodeDecodeError:
+            raise FormatError(
+                f"{uri} is damaged: the entry name {name[:80]!r} is said to be UTF-8 and is not"
+            ) from None
+    return names
+
+
+def _read_zip64_extra(uri: str, data: bytes, at: int, row: Any, name: bytes) -> tuple[int, int, int]:
+    """Size, compressed size and offset of a record whose 32-bit fields are full (APPNOTE 4.5.3)."""
+    size, compressed, offset = int(row["size"]), int(row["compressed"]), int(row["offset"])
+    start = at + _CENTRAL.itemsize + int(row["name"])
+    extra = data[start : start + int(row["extra"])]
+    place = 0
+    while place + 4 <= len(extra):
+        kind, length = struct.unpack_from("<2H", extra, place)
+        if kind == 1:
+            values = extra[place + 4 : place + 4 + length]
+            wanted = sum(v == 0xFFFFFFFF for v in (size, compressed, offset))
+            if len(values) < 8 * wanted:
+                raise FormatError(f"{uri} is damaged: the ZIP64 sizes of entry {name[:80]!r} are cut short")
+            numbers = iter(struct.unpack_from(f"<{wanted}Q", values))
+            size = next(numbers) if size == 0xFFFFFFFF else size
+            compressed = next(numbers) if compressed == 0xFFFFFFFF else compressed
+            offset = next(numbers) if offset == 0xFFFFFFFF else offset
+            break
+        place += 4 + length
+    return size, compressed, offset
+
+
+def _parse(
+    file: PositionalFile, data: bytes, count: int, offset: int, comment: bytes, tail: bytes, tail_offset: int
+) -> ZipDirectory:
+    uri = file.uri
+    positions, raw = _positions(uri, data, count)
+    fixed = np.frombuffer(data, np.uint8)[positions[:, None] + np.arange(_CENTRAL.itemsize)]
+    rows = np.ascontiguousarray(fixed).view(_CENTRAL)[:, 0] if count else np.empty(0, _CENTRAL)
+    column = {
+        name: rows[name].astype(np.int64)
+        for name in ("flags", "method", "crc", "compressed", "size", "offset")
+    }
+    full = (rows["size"] == 0xFFFFFFFF) | (rows["compressed"] == 0xFFFFFFFF) | (rows["offset"] == 0xFFFFFFFF)
+    for i in np.flatnonzero(full).tolist():
+        values = _read_zip64_extra(uri, data, int(positions[i]), rows[i], raw[i])
+        if max(values) >= 1 << 62:
+            raise FormatError(f"{uri} is damaged: entry {raw[i][:80]!r} claims {max(values):,} bytes")
+        column["size"][i], column["compressed"][i], column["offset"][i] = values
+    names = _decode_names(uri, raw, column["flags"])
+    next_header = _check_layout(uri, names, column, rows["name"].astype(np.int64), offset)
+    by_name = {name: i for i, name in enumerate(names)}
+    duplicates: tuple[str, ...] = ()
+    if len(by_name) != count:
+        seen: set[str] = set()
+        duplicates = tuple(dict.fromkeys(n for n in names if n in seen or seen.add(n)))  # type: ignore[func-returns-value]
+    mode = (rows["external"] >> np.uint32(16)).astype(np.int64)
+    links = (rows["made_by"] >> 8 == 3) & ((mode & 0o170000) == stat.S_IFLNK)
+    unsafe = [
+        (name, reason)
+        for name in names
+        if (reason := unsafe_name_reason(name[:-1] if name[-1:] == "/" else name)) is not None
+    ]
+    unsafe += [(names[i], "is a link") for i in np.flatnonzero(links).tolist()]
+    return ZipDirectory(
+        uri, names, comment, offset, column["flags"], column["method"], column["crc"], column["compressed"],
+        column["size"], column["offset"], links, next_header, raw, tail, tail_offset, duplicates,
+        tuple(unsafe), by_name,
+    )  # fmt: skip
+
+
+def _check_layout(uri: str, names: list[str], column: dict[str, Column], lengths: Column, end: int) -> Column:
+    """Refuse entries outside the file, overlapping or with impossible sizes; return where each must end."""
+    header, compressed, size, method = (column[k] for k in ("offset", "compressed", "size", "method"))
+    stop = header + LOCAL_HEADER_SIZE + lengths + compressed
+    order = np.argsort(header, kind="stable")
+    next_header = np.empty_like(header)
+    next_header[order] = np.append(header[order][1:], end)
+
+    def first(wrong: npt.NDArray[np.bool_]) -> int:
+        return int(np.flatnonzero(wrong)[0])
+
+    outside = stop > end
+    if outside.any():
+        i = first(outside)
+        raise FormatError(
+            f"{uri} is damaged: entry {names[i][:80]!r} claims {int(compressed[i]):,} bytes at"
+            f" {int(header[i]):,},"
+            f" past the directory at {end:,}"
+        )
+    overlap = stop > next_header
+    if overlap.any():
+        raise UnsafeInput(
+            f"{uri} has {int(overlap.sum()):,} overlapping entries ({names[first(overlap)][:80]!r} runs"
+            " into the next);"
+            " such a file is made to exhaust memory and is not read"
+        )
+    false_size = (method == STORED) & (size != compressed)
+    if false_size.any():
+        i = first(false_size)
+        raise FormatError(
+            f"{uri} is damaged: entry {names[i][:80]!r} is stored, but its two sizes differ"
+            f" ({int(compressed[i]):,} and {int(size[i]):,} bytes)"
+        )
+    bomb = (method == DEFLATED) & (size > compressed * _MAX_RATIO + 64)
+    if bomb.any():
+        i = first(bomb)
+        raise UnsafeInput(
+            f"{uri}: entry {names[i][:80]!r} claims to inflate {int(compressed[i]):,} bytes to"
+            f" {int(size[i]):,},"
+            " which no deflate stream does; it is not read"
+        )
+    return next_header

@@ -1,0 +1,150 @@
+"""Stores behind http and s3 give the same bytes as the folder and the zip file that are served."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.support.servers import serve_http, serve_s3
+
+from napari_decant.errors import BudgetExceeded, MissingKey, StorageError, UnsafeInput, UnsupportedOperation
+from napari_decant.stores import (
+    FileMetadataReader,
+    MetadataBudget,
+    RemoteStore,
+    ZipStore,
+    find_roots,
+    open_store,
+)
+
+DATA = {
+    "zarr.json": b'{"zarr_format": 3}',
+    "0/zarr.json": b"{}",
+    "0/c/0/0": bytes(range(256)) * 50,
+    "with space/ä+%25": b"odd name",
+}
+
+
+@pytest.fixture
+def served(tmp_path: Path):
+    for key, value in DATA.items():
+        path = tmp_path / "img.zarr" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(value)
+    with zipfile.ZipFile(tmp_path / "img.zarr.zip", "w") as archive:
+        for key in ("0/c/0/0", "0/zarr.json", "zarr.json"):
+            archive.writestr(key, DATA[key])
+        archive.writestr("big", b"\x07" * 3_000_000)
+    with serve_http(tmp_path) as server:
+        yield server
+
+
+def check(store: RemoteStore) -> None:
+    for key, value in DATA.items():
+        assert store.read(key) == value
+        where = store.extent(key)
+        assert where is not None
+        assert where.length == len(value)
+    assert store.read("0/c/0/0", 300, 700) == DATA["0/c/0/0"][300:700]
+    out = bytearray(100)
+    store.read_file_into("0/c/0/0", 5, memoryview(out))
+    assert bytes(out) == DATA["0/c/0/0"][5:105]
+    assert store.extent("0/c/9/9") is None
+    assert store.read_optional("gone") is None
+    with pytest.raises(MissingKey):
+        store.read("gone")
+    with pytest.raises(MissingKey):
+        store.read_file("gone", 0, 1)
+    with pytest.raises(UnsafeInput):
+        store.read("../img.zarr.zip")
+    with pytest.raises(UnsafeInput, match="12,800 bytes"):
+        store.read("0/c/0/0", limit=100)
+    with pytest.raises(StorageError):
+        store.read_file("0/c/0/0", 12_000, 5_000)
+    budget = MetadataBudget(20)
+    keys = ["zarr.json", "0/zarr.json", "1/zarr.json"]
+    assert FileMetadataReader(4).read_many(store, keys, budget) == {k: DATA[k] for k in keys[:2]}
+    with pytest.raises(BudgetExceeded):
+        FileMetadataReader(4).read(store, "0/c/0/0", budget)
+    assert pickle.loads(pickle.dumps(store)).read("zarr.json") == DATA["zarr.json"]
+
+
+def test_http_folder(served) -> None:
+    with open_store(f"{served.url}/img.zarr") as store:
+        assert isinstance(store, RemoteStore)
+        check(store)
+        assert find_roots(store) == [""]
+        with pytest.raises(UnsupportedOperation, match="cannot be listed"):
+            store.list_dir()
+    with pytest.raises(StorageError, match="closed"):
+        store.read("zarr.json")
+
+
+def test_http_reads_a_whole_document_in_one_request(served) -> None:
+    with open_store(f"{served.url}/img.zarr") as store:
+        served.requests.clear()
+        store.read("0/zarr.json")
+        assert served.requests == [("GET", "/img.zarr/0/zarr.json", "")]
+
+
+def test_http_metadata_reads_are_in_flight_together(served) -> None:
+    import time
+
+    served.delay = 0.15
+    keys = [f"{i}/zarr.json" for i in range(8)]
+    with open_store(f"{served.url}/img.zarr") as store:
+        store.exists("zarr.json")
+        started = time.perf_counter()
+        FileMetadataReader(concurrency=8).read_many(store, keys)
+        assert time.perf_counter() - started < 0.15 * 4
+
+
+def test_zip_over_http_reads_its_tail_once(served) -> None:
+    with open_store(f"{served.url}/img.zarr.zip") as store:
+        assert isinstance(store, ZipStore)
+        assert served.requests == [("GET", "/img.zarr.zip", "bytes=-1048576")]
+        assert store.read("0/c/0/0") == DATA["0/c/0/0"]
+        assert served.requests[1:] == [("GET", "/img.zarr.zip", "bytes=37-12836")]
+        assert store.read("big")[-5:] == b"\x07" * 5
+        assert pickle.loads(pickle.dumps(store)).read("zarr.json") == DATA["zarr.json"]
+
+
+def test_small_zip_over_http_is_one_request(tmp_path: Path, served) -> None:
+    with zipfile.ZipFile(tmp_path / "small.ozx", "w") as archive:
+        for key, value in DATA.items():
+            archive.writestr(key, value)
+    with open_store(f"{served.url}/small.ozx") as store:
+        assert {k: store.read(k) for k in store.keys()} == DATA  # noqa: SIM118
+    assert len(served.requests) == 1
+
+
+def test_servers_that_fail_say_so(served) -> None:
+    with pytest.raises(StorageError, match="does not exist"):
+        open_store(f"{served.url}/nothing.zip")
+    with pytest.raises(UnsupportedOperation, match="query"):
+        open_store(f"{served.url}/img.zarr?token=1")
+    served.ranges = False
+    with pytest.raises(StorageError):
+        open_store(f"{served.url}/img.zarr.zip")
+
+
+def test_s3(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.ozx", "w") as archive:
+        for key, value in DATA.items():
+            archive.writestr(key, value)
+    objects = {f"set/img.zarr/{key}": value for key, value in DATA.items()}
+    objects["set/a.ozx"] = (tmp_path / "a.ozx").read_bytes()
+    with serve_s3(objects) as bucket:
+        with open_store(f"{bucket}/set/img.zarr") as store:
+            assert isinstance(store, RemoteStore)
+            check(store)
+            assert store.list_dir() == (["0", "with space"], ["zarr.json"])
+            assert store.list_dir("0") == (["c"], ["zarr.json"])
+            assert list(store.keys("0")) == ["0/c/0/0", "0/zarr.json"]
+            assert list(store.keys()) == sorted(DATA)
+        with open_store(f"{bucket}/set/a.ozx") as store:
+            assert {k: store.read(k) for k in store.keys()} == DATA  # noqa: SIM118
+        with open_store(f"{bucket}/set") as store:
+            assert find_roots(store) == ["img.zarr"]
