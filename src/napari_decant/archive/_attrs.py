@@ -1,0 +1,149 @@
+"""The Zarr v2 documents of an archive: array metadata, NGFF 0.4 attributes, consolidated metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from napari_decant.archive._axes import axis_type
+from napari_decant.archive._codec import PixelCodec
+from napari_decant.archive._contrast import ContrastMeter
+from napari_decant.archive._describe import Description
+
+__all__ = ["array_document", "dump", "image_attributes", "metadata_documents"]
+
+_COLORS = ("00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
+_RGB = ("FF0000", "00FF00", "0000FF")
+_VISIBLE_CHANNELS = 6  # more at once cannot be told apart
+
+
+def dump(document: Any) -> bytes:
+    """Strict JSON, the same bytes for equal documents."""
+    return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False).encode()
+
+
+def array_document(
+    shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype, codec: PixelCodec
+) -> dict[str, Any]:
+    """Make the ``.zarray`` of an array whose every chunk is written."""
+    return {
+        "zarr_format": 2,
+        "shape": list(shape),
+        "chunks": list(chunks),
+        "dtype": dtype.str,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+        "compressor": codec.config,
+        "dimension_separator": "/",
+    }
+
+
+def metadata_documents(attributes: dict[str, Any], arrays: dict[str, dict[str, Any]]) -> dict[str, bytes]:
+    """Keys and bytes of the group's documents, ``.zmetadata`` among them.
+
+    Consolidated metadata lets zarr open the group without listing it, so that it never
+    wonders about ``.decant/``.
+    """
+    group = {"zarr_format": 2}
+    nodes: dict[str, Any] = {".zgroup": group, ".zattrs": attributes}
+    nodes |= {f"{name}/.zarray": document for name, document in arrays.items()}
+    consolidated = {"zarr_consolidated_format": 1, "metadata": nodes}
+    return {
+        ".zgroup": dump(group),
+        ".zattrs": dump(attributes),
+        ".zmetadata": dump(consolidated),
+        **{f"{name}/.zarray": dump(document) for name, document in arrays.items()},
+    }
+
+
+def image_attributes(
+    name: str,
+    description: Description,
+    samples: int,
+    dtype: np.dtype,
+    meter: ContrastMeter,
+    facts: dict[str, Any],
+) -> dict[str, Any]:
+    """NGFF 0.4 attributes of a byte-exact archive, with the ``decant`` marker.
+
+    Parameters
+    ----------
+    name : str
+        Of the image.
+    description : Description
+        Axes, sizes and channels.
+    samples : int
+        Samples of a pixel; more than one become a trailing channel axis.
+    dtype : numpy.dtype
+        Of the pixels.
+    meter : ContrastMeter
+        Display windows.
+    facts : dict
+        More keys for ``decant``.
+    """
+    names = [*description.axes.canonical_order, "y", "x"]
+    axes = [_axis(axis, description) for axis in names]
+    scale = [float(description.spacing.get(axis, 1.0)) for axis in names]
+    if samples > 1:
+        axes.append({"name": "c", "type": "channel"})
+        scale.append(1.0)
+    multiscale = {
+        "version": "0.4",
+        "name": name,
+        "axes": axes,
+        "datasets": [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": scale}]}],
+    }
+    decant = {"pixels": "0", "samples": samples, **facts}
+    if description.axes.true_axes:
+        decant["true_axes"] = [[axis, extent] for axis, extent in description.axes.true_axes]
+    if description.inverted:
+        decant["min_is_white"] = True
+    attributes: dict[str, Any] = {"multiscales": [multiscale]}
+    channels = _channels(description, samples, dtype, meter)
+    if channels:
+        attributes["omero"] = {"version": "0.4", "name": name, "channels": channels}
+    attributes["decant"] = decant
+    return attributes
+
+
+def _axis(name: str, description: Description) -> dict[str, str]:
+    axis = {"name": name}
+    kind = axis_type(name)
+    if kind is not None:
+        axis["type"] = "custom" if name == "ch" else kind
+    if name in description.units:
+        axis["unit"] = description.units[name]
+    return axis
+
+
+def _channels(
+    description: Description, samples: int, dtype: np.dtype, meter: ContrastMeter
+) -> list[dict[str, Any]]:
+    extents = dict(zip(description.axes.plane_order, description.axes.storage_shape, strict=True))
+    count = samples if samples > 1 else extents.get("c", 1)
+    channels: list[dict[str, Any]] = []
+    for i in range(count):
+        window = meter.window(0, i) if samples > 1 else meter.window(i)
+        if window is None:
+            return []
+        if samples > 1 and dtype.kind == "u":  # colours are only right over the full range
+            full = int(np.iinfo(dtype).max)
+            window |= {"min": 0, "max": full, "start": 0, "end": full}
+        named = description.channels[i] if i < len(description.channels) else None
+        rgb = samples in (3, 4) and i < 3
+        color = _RGB[i] if rgb else "FFFFFF" if count == 1 or samples > 1 else _COLORS[i % len(_COLORS)]
+        label = "RGB"[i] if rgb else str(i)
+        channels.append(
+            {
+                "label": (named.label if named else "") or label,
+                "color": (named.color if named else "") or color,
+                "active": samples > 1 or i < _VISIBLE_CHANNELS,
+                "window": window,
+                "inverted": description.inverted and samples == 1,
+            }
+        )
+    return channels

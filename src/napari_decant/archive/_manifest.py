@@ -1,0 +1,196 @@
+"""The manifest, ``.decant/manifest.json`` (archive format, section 4b), as a checked model."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from napari_decant.archive._geometry import PageLayout
+from napari_decant.errors import FormatError, UnsafeInput, UnsupportedOperation
+
+__all__ = [
+    "FORMAT",
+    "MANIFEST_KEY",
+    "MAX_MANIFEST_BYTES",
+    "Manifest",
+    "Member",
+    "PageRecord",
+    "dump_manifest",
+    "load_manifest",
+    "safe_relpath",
+]
+
+FORMAT = 1
+MANIFEST_KEY = ".decant/manifest.json"
+MAX_MANIFEST_BYTES = 1 << 30
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+
+
+def safe_relpath(path: str, what: str) -> str:
+    """Check that a name stays below the folder it is restored into.
+
+    Raises
+    ------
+    UnsafeInput
+        Absolute, with ``..``, a backslash, a drive letter, a NUL or an empty part.
+    """
+    parts = path.split("/")
+    if (
+        not path
+        or any(part in ("", ".", "..") for part in parts)
+        or any(char in path for char in "\\\0")
+        or (len(path) > 1 and path[1] == ":" and path[0].isalpha())
+    ):
+        raise UnsafeInput(f"{what} {path!r} could leave the output folder; nothing is read from this archive")
+    return path
+
+
+class _Record(BaseModel):
+    # Unknown keys are ignored: additive keys do not change the format (section 6).
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class PageRecord(_Record):
+    """One plane of the pixel array and where its bytes lie in the file."""
+
+    index: Count
+    shape: Annotated[list[Annotated[int, Field(gt=0, lt=1 << 40)]], Field(min_length=2, max_length=3)]
+    dtype: str
+    dataoffsets: list[Count]
+    databytecounts: list[Count]
+    samplesperpixel: Annotated[int, Field(gt=0)] = 1
+    planarconfig: Literal[1, 2] = 1
+    predictor: int = 1
+    rowsperstrip: Count = 0
+    tilewidth: Count = 0
+    tilelength: Count = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.dataoffsets) != len(self.databytecounts):
+            raise ValueError("dataoffsets and databytecounts differ in length")
+        if self.predictor != 1:
+            raise ValueError("a listed page has a predictor")
+        if (self.tilewidth == 0) != (self.tilelength == 0):
+            raise ValueError("only one of tilewidth and tilelength is given")
+        layout = self.layout()
+        if int(layout.counts.sum(dtype=np.int64)) != layout.nbytes:
+            raise ValueError("the segments do not add up to the page's pixels")
+        return self
+
+    def layout(self) -> PageLayout:
+        """The page's layout as arrays."""
+        try:
+            dtype = np.dtype(self.dtype).newbyteorder("<")
+        except TypeError as error:
+            raise ValueError(f"unknown dtype {self.dtype!r}") from error
+        if dtype.kind not in "uifc":
+            raise ValueError(f"dtype {self.dtype!r} is no pixel type")
+        return PageLayout(
+            tuple(self.shape), dtype, np.asarray(self.dataoffsets, np.int64),
+            np.asarray(self.databytecounts, np.int64), self.planarconfig, self.rowsperstrip, self.tilewidth, self.tilelength,
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, index: int, layout: PageLayout) -> PageRecord:
+        """The record that stands for a layout."""
+        return cls.model_construct(
+            index=index,
+            shape=list(layout.shape),
+            dtype=layout.dtype.name,
+            dataoffsets=layout.offsets.tolist(),
+            databytecounts=layout.counts.tolist(),
+            samplesperpixel=layout.samples,
+            planarconfig=layout.planarconfig,
+            predictor=1,
+            rowsperstrip=layout.rowsperstrip,
+            tilewidth=layout.tilewidth,
+            tilelength=layout.tilelength,
+        )
+
+
+class Member(_Record):
+    """One file of a series."""
+
+    relpath: str
+    original_size: Count
+    original_sha256: Sha256
+    byteorder: Literal["<", ">"] = "<"
+    husk_array: str = ""
+    husk_raw_size: Count = 0
+    pages: list[PageRecord] = []
+    subarchive: str = ""
+
+
+class Manifest(_Record):
+    """How to get the original back (section 4b)."""
+
+    decant_version: str = ""
+    format: int
+    mode: Literal["byte-exact", "verbatim", "series"]
+    original_name: str
+    original_size: Count
+    original_sha256: Sha256
+    byteorder: Literal["<", ">"] = "<"
+    pixel_codec: str = ""
+    pages: list[PageRecord] = []
+    plane_order: list[str] = []
+    husk_raw_size: Count = 0
+    notes: str = ""
+    members: list[Member] = []
+    series_consolidated: bool = False
+
+
+def load_manifest(data: bytes, where: str) -> Manifest:
+    """Read and check a manifest.
+
+    Raises
+    ------
+    UnsupportedOperation
+        Its ``format`` or ``mode`` is not one that this program implements (section 6).
+    UnsafeInput
+        A name in it could leave the output folder.
+    FormatError
+        It is damaged: not JSON, or its numbers contradict each other.
+    """
+    try:
+        raw: Any = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(
+            f"the manifest of {where} is not valid JSON ({error}); the archive is damaged"
+        ) from error
+    if not isinstance(raw, dict):
+        raise FormatError(f"the manifest of {where} is not a JSON object; the archive is damaged")
+    if raw.get("format") != FORMAT:
+        raise UnsupportedOperation(
+            f"{where} has archive format {raw.get('format')!r}, "
+            f"this program reads format {FORMAT}; use a newer version"
+        )
+    if raw.get("mode") not in ("byte-exact", "verbatim", "series"):
+        raise UnsupportedOperation(f"{where} has the unknown mode {raw.get('mode')!r}; use a newer version")
+    try:
+        manifest = Manifest.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "manifest"
+        raise FormatError(f"the manifest of {where} is damaged: {place}: {first['msg']}") from error
+    if manifest.mode != "series" and "/" in safe_relpath(manifest.original_name, "the original name"):
+        raise UnsafeInput(
+            f"the original name {manifest.original_name!r} in {where} is a path; nothing is read from it"
+        )
+    for member in manifest.members:
+        safe_relpath(member.relpath, "the member name")
+    return manifest
+
+
+def dump_manifest(manifest: Manifest) -> bytes:
+    """Bytes of a manifest; equal models give equal bytes."""
+    # Segment lists of a million strips stay readable by the line, and small.
+    return json.dumps(
+        manifest.model_dump(), ensure_ascii=True, separators=(",", ":"), allow_nan=False
+    ).encode()

@@ -1,0 +1,290 @@
+"""Open an archive and check its numbers against each other before any work is done with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from napari_decant.archive._axes import canonical_permutation
+from napari_decant.archive._geometry import ByteOrder, PageLayout
+from napari_decant.archive._layout import Regions, regions_of
+from napari_decant.archive._manifest import (
+    MANIFEST_KEY,
+    MAX_MANIFEST_BYTES,
+    Manifest,
+    Member,
+    PageRecord,
+    load_manifest,
+)
+from napari_decant.engine import ZarrArray
+from napari_decant.errors import FormatError, MissingKey, StorageError, UsageError
+from napari_decant.stores import FolderStore, Store, open_zip
+
+__all__ = ["Archive", "ArchivedFile"]
+
+_MAX_ATTRIBUTES = 64 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class ArchivedFile:
+    """One original file inside an archive and what is needed to rebuild it.
+
+    A file kept verbatim is one whose husk is the whole file.
+
+    Attributes
+    ----------
+    name : str
+        POSIX path of the file below the folder that it is restored into.
+    size, sha256 : int, str
+        Of the original.
+    byteorder : {"<", ">"}
+        Of its pixels.
+    husk : ZarrArray or None
+        None if the husk is empty.
+    husk_size : int
+        Bytes.
+    pixels : ZarrArray or None
+        None if no page is listed.
+    pages : sequence of PageLayout
+    indices : sequence of int
+        Storage position of each page in the pixel array.
+    plane_order : sequence of str
+    """
+
+    name: str
+    size: int
+    sha256: str
+    byteorder: ByteOrder
+    husk: ZarrArray | None
+    husk_size: int
+    pixels: ZarrArray | None = None
+    pages: Sequence[PageLayout] = ()
+    indices: Sequence[int] = ()
+    plane_order: Sequence[str] = ()
+
+    @cached_property
+    def regions(self) -> Regions:
+        """Pixel regions of the file in offset order."""
+        return regions_of(self.pages)
+
+    def coordinate(self, page: int) -> tuple[int, ...]:
+        """Leading array coordinate of a page (section 5, ``read_page``)."""
+        assert self.pixels is not None
+        leading = self.pixels.shape[: len(self.pixels.shape) - len(self.pages[page].shape)]
+        if not self.plane_order:
+            return tuple(int(i) for i in np.unravel_index(self.indices[page], leading))
+        perm = canonical_permutation(self.plane_order)
+        storage_shape = [leading[perm.index(i)] for i in range(len(perm))]
+        position = np.unravel_index(self.indices[page], storage_shape)
+        return tuple(int(position[axis]) for axis in perm)
+
+
+class Archive:
+    """An archive opened for reading.
+
+    Parameters
+    ----------
+    path : Path
+        ``NAME.zarr.zip`` or an unpacked ``NAME.zarr`` folder.
+
+    Attributes
+    ----------
+    path : Path
+    store : Store
+    manifest : Manifest
+
+    Raises
+    ------
+    UsageError
+        There is nothing at the path.
+    FormatError
+        It is no archive, or it is damaged.
+    UnsafeInput, UnsupportedOperation
+        As `load_manifest`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            raise UsageError(f"{path} does not exist; check the path")
+        self.store: Store = FolderStore(path) if path.is_dir() else open_zip(path)
+        self._nested: dict[str, Archive] = {}
+        try:
+            self.manifest: Manifest = self._load_manifest()
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _load_manifest(self) -> Manifest:
+        try:
+            data = self.store.read(MANIFEST_KEY, limit=MAX_MANIFEST_BYTES)
+        except MissingKey:
+            raise FormatError(
+                f"{self.path} is not an archive of this program: it has no {MANIFEST_KEY}; "
+                "open it as an image instead"
+            ) from None
+        return load_manifest(data, str(self.path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release all handles."""
+        for archive in self._nested.values():
+            archive.close()
+        self._nested.clear()
+        self.store.close()
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """``.zattrs`` of the group; empty where there is none or it cannot be read."""
+        try:
+            attributes = json.loads(self.store.read(".zattrs", limit=_MAX_ATTRIBUTES))
+        except (StorageError, FormatError, ValueError, RecursionError):
+            return {}
+        return attributes if isinstance(attributes, dict) else {}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The ``decant`` key of the attributes."""
+        facts = self.attributes.get("decant")
+        return facts if isinstance(facts, dict) else {}
+
+    def files(self) -> Iterator[ArchivedFile]:
+        """The original files, each checked as far as its numbers go, in manifest order.
+
+        Raises
+        ------
+        FormatError
+            The numbers of the manifest and of the arrays contradict each other.
+        """
+        manifest = self.manifest
+        if manifest.mode == "verbatim":
+            yield self._whole(manifest)
+        elif manifest.mode == "byte-exact":
+            yield self._exact(
+                Member(
+                    relpath=manifest.original_name,
+                    original_size=manifest.original_size,
+                    original_sha256=manifest.original_sha256,
+                    byteorder=manifest.byteorder,
+                    husk_array="husk",
+                    husk_raw_size=manifest.husk_raw_size,
+                    pages=manifest.pages,
+                )
+            )
+        elif manifest.series_consolidated:
+            for member in manifest.members:
+                yield self._exact(member)
+        else:
+            for member in manifest.members:
+                yield self._nested_file(member)
+
+    def _array(self, name: str) -> ZarrArray:
+        try:
+            return ZarrArray(self.store, path=name)
+        except MissingKey:
+            raise FormatError(
+                f"{self.path} lacks the array {name!r}; the archive is damaged or incomplete"
+            ) from None
+
+    def _bytes_array(self, name: str, size: int) -> ZarrArray | None:
+        if size == 0:
+            return None
+        array = self._array(name)
+        if len(array.shape) != 1 or array.dtype != np.uint8 or array.shape[0] != size:
+            raise FormatError(
+                f"array {name!r} of {self.path} does not hold {size:,} bytes; the archive is damaged"
+            )
+        return array
+
+    def _whole(self, manifest: Manifest) -> ArchivedFile:
+        size = manifest.original_size
+        return ArchivedFile(
+            manifest.original_name,
+            size,
+            manifest.original_sha256,
+            "<",
+            self._bytes_array("original", size),
+            size,
+        )
+
+    def _exact(self, member: Member) -> ArchivedFile:
+        pages = [page.layout() for page in member.pages]
+        listed = sum(page.nbytes for page in pages)
+        if member.husk_raw_size + listed != member.original_size:
+            raise FormatError(
+                f"husk and pixels of {member.relpath!r} in {self.path} do not add up to its size; "
+                "the manifest is damaged"
+            )
+        found = ArchivedFile(
+            member.relpath,
+            member.original_size,
+            member.original_sha256,
+            member.byteorder,
+            self._bytes_array(member.husk_array, member.husk_raw_size),
+            member.husk_raw_size,
+            self._array("0") if pages else None,
+            pages,
+            [page.index for page in member.pages],
+            self.manifest.plane_order,
+        )
+        self._check_pages(found, member.pages)
+        return found
+
+    def _check_pages(self, file: ArchivedFile, records: Sequence[PageRecord]) -> None:
+        where = f"{file.name!r} in {self.path}"
+        regions = file.regions
+        if len(regions):
+            ends = regions.offset + regions.length
+            if int(ends[-1]) > file.size or bool((regions.offset[1:] < ends[:-1]).any()):
+                raise FormatError(
+                    f"pixel regions of {where} overlap or pass its end; the manifest is damaged"
+                )
+        if file.pixels is None:
+            return
+        shape = file.pixels.shape
+        for record, page in zip(records, file.pages, strict=True):
+            leading = shape[: len(shape) - len(page.shape)]
+            planes = int(np.prod(leading, dtype=object))
+            if shape[len(leading) :] != page.shape or record.index >= planes:
+                raise FormatError(
+                    f"page {record.index} of {where} does not lie in its pixel array; the manifest is damaged"
+                )
+            if file.pixels.dtype.newbyteorder("<") != page.dtype:
+                raise FormatError(f"page {record.index} of {where} has another dtype than its pixel array")
+            if file.plane_order and len(file.plane_order) != len(leading):
+                raise FormatError(
+                    f"plane_order of {self.path} does not fit its pixel array; the manifest is damaged"
+                )
+
+    def _nested_file(self, member: Member) -> ArchivedFile:
+        name = member.subarchive
+        if not name or "/" in name or "\\" in name or name in (".", ".."):
+            raise FormatError(f"{self.path} names the part {name!r}, which is not beside its manifest")
+        if name not in self._nested:
+            path = self.path / name
+            if not path.is_file():
+                raise FormatError(f"{self.path} lacks its part {name!r}; the archive is incomplete")
+            self._nested[name] = Archive(path)
+        part = self._nested[name]
+        if part.manifest.mode == "series":
+            raise FormatError(
+                f"the part {name!r} of {self.path} is a series itself; such archives are not read"
+            )
+        (file,) = part.files()
+        if (file.size, file.sha256) != (member.original_size, member.original_sha256):
+            raise FormatError(f"the part {name!r} of {self.path} holds another file than the manifest says")
+        return ArchivedFile(
+            member.relpath, file.size, file.sha256, file.byteorder, file.husk, file.husk_size, file.pixels,
+            file.pages, file.indices, file.plane_order,
+        )  # fmt: skip

@@ -1,0 +1,168 @@
+"""What the verbs return: plain data that prints as a sentence and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ArchiveInfo", "MemberState", "PackReport", "Problem", "RestoreReport", "VerifyReport"]
+
+
+class _Jsonable:
+    """Dataclasses whose paths become text in JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return _plain(asdict(self))  # type: ignore[call-overload, no-any-return]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport(_Jsonable):
+    """What `pack` did.
+
+    Attributes
+    ----------
+    source, archive : Path
+        The TIFF and what it became.
+    mode : {"byte-exact", "verbatim"}
+        Whether its pixels are an image array or the file is kept as it is.
+    reason : str or None
+        Code of the rule that made it verbatim.
+    sha256 : str
+        Of the source, recomputed from the finished archive.
+    original_size, archive_size : int
+        Bytes.
+    axes, shape : tuple
+        Of the pixel array; empty if verbatim.
+    dtype : str
+    codec : str
+    workers : int
+        Threads that worked on it.
+    notes : tuple of str
+        What the user should know.
+    """
+
+    source: Path
+    archive: Path
+    mode: str
+    reason: str | None
+    sha256: str
+    original_size: int
+    archive_size: int
+    axes: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    codec: str = ""
+    workers: int = 1
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem(_Jsonable):
+    """One thing that is wrong with an archive.
+
+    Attributes
+    ----------
+    kind : str
+        ``damaged``, ``missing``, ``unexpected``, ``duplicate``, ``incomplete``, ``differs``.
+    key : str
+        The entry, member or file concerned.
+    message : str
+        One sentence.
+    """
+
+    kind: str
+    key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState(_Jsonable):
+    """One original file inside an archive: ``whole`` is None where its bytes were not recomputed."""
+
+    name: str
+    size: int
+    sha256: str
+    whole: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport(_Jsonable):
+    """What `verify` found.
+
+    Attributes
+    ----------
+    archive : Path
+    depth : {"full", "quick"}
+    whole : bool or None
+        True only if every original was recomputed and is equal and nothing else is wrong;
+        None after a quick look, which does not read pixels.
+    members : tuple of MemberState
+    problems : tuple of Problem
+    """
+
+    archive: Path
+    depth: str
+    whole: bool | None
+    members: tuple[MemberState, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing wrong was found at this depth."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {**_Jsonable.to_json(self), "ok": self.ok}
+
+    def sentence(self) -> str:
+        """The result in words; a quick look never says "whole"."""
+        if self.problems:
+            count = len(self.problems)
+            return f"{self.archive}: {count} problem{'s' if count > 1 else ''} found"
+        if self.depth == "quick":
+            return f"{self.archive}: structure is complete, pixels were not read"
+        files = len(self.members)
+        what = "every byte" if files == 1 else f"every byte of {files} files"
+        return f"{self.archive}: whole; {what} was recomputed"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport(_Jsonable):
+    """What `restore` wrote: the files, each with its hash recomputed from the finished file."""
+
+    archive: Path
+    files: tuple[Path, ...]
+    sha256: tuple[str, ...] = ()
+    bytes: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveInfo(_Jsonable):
+    """What is inside an archive, read from its metadata alone."""
+
+    archive: Path
+    mode: str
+    format: int
+    archive_size: int
+    original_size: int
+    members: tuple[MemberState, ...]
+    axes: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    codec: str = ""
+    husk_size: int = 0
+    levels: int = 0
+    written_by: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,156 @@
+"""Write originals back: each file is recomputed, written beside its place, read back, then renamed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from napari_decant.archive._hashing import FollowingHasher
+from napari_decant.archive._manifest import safe_relpath
+from napari_decant.archive._reader import Archive, ArchivedFile
+from napari_decant.archive._rebuild import rebuild
+from napari_decant.archive._report import RestoreReport
+from napari_decant.archive._workers import choose_workers
+from napari_decant.errors import BudgetExceeded, IntegrityError, StorageError, TargetExists, UsageError
+from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
+from napari_decant.stores import LocalFile
+from napari_decant.stores._atomic import AtomicFile, storage_error
+
+__all__ = ["restore"]
+
+
+def restore(
+    archive: str | Path,
+    output_dir: str | Path,
+    *,
+    member: str | None = None,
+    overwrite: bool = False,
+    workers: int | None = None,
+    memory: int | None = None,
+    progress: ProgressCallback = ignore_progress,
+    cancel: CancelToken | None = None,
+) -> RestoreReport:
+    """Restore the originals of an archive, byte for byte.
+
+    Each file is written under a temporary name, its sha256 is computed from the written file,
+    and it gets its name only if that is the recorded one.
+
+    Parameters
+    ----------
+    archive : path
+        ``NAME.zarr.zip`` or an unpacked archive folder.
+    output_dir : path
+        Folder to write to; made if it is missing.
+    member : str, optional
+        Restore only this file of a series, by its path within it.
+    overwrite : bool
+        Replace existing files.
+    workers : int, optional
+        Threads; one a core by default.
+    memory : int, optional
+        Limit in bytes; workers drop to fit.
+    progress : callable
+        Gets a `Progress` about every few megabytes.
+    cancel : CancelToken, optional
+        Stops the work; a file in the making is removed.
+
+    Returns
+    -------
+    RestoreReport
+
+    Raises
+    ------
+    UsageError
+        No such archive or member.
+    TargetExists
+        A file is in the way; nothing was written.
+    IntegrityError
+        The rebuilt bytes are not the original's; no such file was left.
+    FormatError, UnsafeInput, UnsupportedOperation
+        The archive is damaged, unsafe, or needs a newer version.
+    StorageError
+        Writing failed.
+    BudgetExceeded
+        A plane does not fit ``memory``.
+    """
+    path, folder = Path(archive), Path(output_dir)
+    cancel = cancel or CancelToken()
+    with Archive(path) as opened:
+        files = [file for file in opened.files() if member is None or file.name == member]
+        if not files:
+            raise UsageError(f"{path} has no member {member!r}; `info` lists them")
+        targets = _targets(folder, files, overwrite)
+        mtime_ns = opened.facts.get("mtime_ns") if len(files) == 1 else None
+        sums = []
+        for file, target in zip(files, targets, strict=True):
+            threads = _threads(file, workers, memory)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise storage_error("creating", target.parent, error) from error
+            _restore_file(file, target, overwrite, threads, mtime_ns, progress, cancel)
+            sums.append(file.sha256)
+        return RestoreReport(path, tuple(targets), tuple(sums), sum(file.size for file in files))
+
+
+def _targets(folder: Path, files: list[ArchivedFile], overwrite: bool) -> list[Path]:
+    """Where each file goes; everything is refused before the first write."""
+    targets = [folder.joinpath(*safe_relpath(file.name, "the member name").split("/")) for file in files]
+    if not overwrite:
+        taken = [target for target in targets if os.path.lexists(target)]
+        if taken:
+            more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+            raise TargetExists(f"{taken[0]}{more} exists already; choose another folder or ask to overwrite")
+    return targets
+
+
+def _threads(file: ArchivedFile, workers: int | None, memory: int | None) -> int:
+    plane = file.pages[0].nbytes if file.pages else 1 << 23
+    threads = choose_workers(plane, workers, memory)
+    if not threads:
+        raise BudgetExceeded("memory", (400 << 20) + 4 * plane, memory or 0, f"restoring {file.name}")
+    return threads
+
+
+def _restore_file(
+    file: ArchivedFile,
+    target: Path,
+    overwrite: bool,
+    workers: int,
+    mtime_ns: object,
+    progress: ProgressCallback,
+    cancel: CancelToken,
+) -> None:
+    with AtomicFile(target, overwrite=overwrite) as output:
+        written = LocalFile(output.path)
+        hasher = FollowingHasher(written, file.size)
+        try:
+            for offset, data in rebuild(file, workers=workers, cancel=cancel):
+                output.file.write(data)
+                output.file.flush()
+                hasher.allow(offset + len(data))
+                progress(Progress("restore", offset + len(data), file.size, file.name))
+            found = hasher.result()
+        except OSError as error:
+            raise storage_error("writing", target, error) from error
+        finally:
+            hasher.stop()
+            written.close()
+        if found != file.sha256:
+            raise IntegrityError(
+                f"{file.name} rebuilt from the archive has sha256 {found}, not {file.sha256}; "
+                "it was not restored"
+            )
+        if isinstance(mtime_ns, int):
+            _set_time(output.path, mtime_ns)
+        output.commit()
+
+
+def _set_time(path: Path, mtime_ns: int) -> None:
+    try:
+        os.utime(path, ns=(mtime_ns, mtime_ns))
+    except (
+        OSError,
+        OverflowError,
+    ) as error:  # a date that this disk cannot hold is no reason to lose the file
+        raise StorageError(f"the time of {path} cannot be set: {error}") from error

@@ -1,0 +1,143 @@
+"""Write a file so that its final name appears only once it is complete and on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from napari_decant.errors import StorageError, TargetExists
+
+__all__ = ["PARTIAL_SUFFIX", "AtomicFile", "storage_error", "sync_directory"]
+
+PARTIAL_SUFFIX = ".partial"
+_NAME_LIMIT = 60  # of the final name kept in the temporary one, so that long names still fit
+
+
+def storage_error(doing: str, path: Path | str, error: OSError) -> StorageError:
+    """One sentence for an operating-system error: what failed, where, what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(f"the disk is full: {doing} {path} stopped; free some space and try again")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StorageError(
+            f"no permission for {doing} {path}; change the permissions or choose another folder"
+        )
+    if error.errno == errno.ENAMETOOLONG:
+        return StorageError(f"{doing} {path} failed: the name is too long for this disk; shorten it")
+    return StorageError(f"{doing} {path} failed: {error.strerror or error}")
+
+
+def sync_directory(folder: Path) -> None:
+    """Make a rename in ``folder`` durable; systems that cannot sync a folder are left alone."""
+    if os.name == "nt":
+        return
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # a folder may be writable but not readable
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(handle)
+
+
+class AtomicFile:
+    """A temporary file beside the target that `commit` turns into the target.
+
+    Leaving the ``with`` block without a commit removes the temporary file, so a failure or a
+    cancel leaves nothing; a kill leaves at most a hidden ``*.partial`` file.
+
+    Parameters
+    ----------
+    target : Path
+        The final name; its folder must exist.
+    overwrite : bool
+        Replace an existing target at commit.
+
+    Attributes
+    ----------
+    file : BinaryIO
+        The open temporary file (read and write).
+    path : Path
+        Its name.
+
+    Raises
+    ------
+    TargetExists
+        The target exists, now or at commit, and ``overwrite`` is false.
+    StorageError
+        The folder cannot be written.
+    """
+
+    def __init__(self, target: Path, *, overwrite: bool = False) -> None:
+        self.target, self.overwrite = target, overwrite
+        if not overwrite and os.path.lexists(target):
+            raise TargetExists(
+                f"{target} exists already; remove it, choose another folder or ask to overwrite"
+            )
+        self.path = target.parent / f".{target.name[:_NAME_LIMIT]}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
+        try:
+            self.file: BinaryIO = open(self.path, "x+b", buffering=1 << 18)  # noqa: SIM115
+        except FileNotFoundError as error:
+            raise StorageError(f"the folder {target.parent} does not exist; create it first") from error
+        except OSError as error:
+            raise storage_error("writing", target, error) from error
+        self._done = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def flush(self) -> None:
+        """Bring everything written so far to the disk."""
+        try:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        except OSError as error:
+            raise storage_error("writing", self.target, error) from error
+
+    def commit(self) -> None:
+        """Sync, close and rename to the final name."""
+        self.flush()
+        try:
+            self.file.close()
+            if self.overwrite:
+                os.replace(self.path, self.target)
+            else:
+                self._rename_if_free()
+            self._done = True
+            sync_directory(self.target.parent)
+        except FileExistsError as error:
+            raise TargetExists(
+                f"{self.target} was created by somebody else meanwhile; nothing was replaced"
+            ) from error
+        except OSError as error:
+            raise storage_error("writing", self.target, error) from error
+
+    def _rename_if_free(self) -> None:
+        try:
+            os.link(self.path, self.target)  # fails if the name is taken, at the same instant
+        except FileExistsError:
+            raise
+        except OSError:  # a disk without hard links
+            if os.path.lexists(self.target):
+                raise FileExistsError(errno.EEXIST, "exists", str(self.target)) from None
+            os.rename(self.path, self.target)
+            return
+        os.unlink(self.path)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._done:
+            return
+        with contextlib.suppress(OSError):  # what could not be flushed is thrown away anyway
+            self.file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
