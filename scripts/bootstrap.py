@@ -48,6 +48,14 @@ print(json.dumps({
 """
 
 
+RUN_PIP = """
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+GET_PYTHON = "install one from https://www.python.org/downloads/ and run this again"
+
+
 def say(text: str) -> None:
     """Tell the user what happens."""
     print("bootstrap: " + text, flush=True)
@@ -143,21 +151,15 @@ def find_python() -> Optional[Dict[str, Any]]:
 
 def find_python_with_uv(uv: List[str]) -> Dict[str, Any]:
     """Return a Python that uv knows or downloads; stop if there is none."""
-    find = [*uv, "python", "find", "--system", "--no-python-downloads", ">={}.{},<3.15".format(*OLDEST)]
-    for download in (False, True):
-        if download:
-            say("no Python 3.12 or newer on this machine: asking uv to download Python 3.13")
-            run([*uv, "python", "install", "3.13"])
-        path = (
-            output_of([*uv, "python", "find", "--system", "--no-python-downloads", request]) or ""
-        ).strip()
-        facts = probe(path) if path else None
-        if facts:
-            return facts
-    fail(
-        "no Python 3.12 or newer was found here and none could be downloaded; "
-        "install one from https://www.python.org/downloads/ and run this again"
-    )
+    find = [*uv, "python", "find", "--system", "--no-python-downloads", ">=3.12,<3.15"]
+    facts = probe((output_of(find) or "").strip() or "uv found none")
+    if not facts:
+        say("no Python 3.12 or newer on this machine: asking uv to download Python 3.13")
+        run([*uv, "python", "install", "3.13"])
+        facts = probe((output_of(find) or "").strip() or "uv found none")
+    if not facts:
+        fail("no Python 3.12 or newer is here and none could be downloaded; " + GET_PYTHON)
+    return facts
 
 
 # --- uv ---------------------------------------------------------------------------------------------------
@@ -186,9 +188,15 @@ def get_uv(python: str) -> Optional[List[str]]:
         if output_of([python, "-m", "venv", str(maker)], timeout=300) is None:
             return None
         pip = [str(maker / ("Scripts/python.exe" if WINDOWS else "bin/python")), "-m", "pip"]
-    # uv's wheels hold a program, so the Python that fetches them may be older than uv says it needs.
-    target = ["--target", str(TOOLS / "uv"), "--python-version", "3.12", "--only-binary=:all:", "--no-deps"]
-    output_of([*pip, "install", "--quiet", *target, "uv"], timeout=600)
+    # uv is a program, not a module, so the Python that fetches it may be older than its wheels say.
+    options = ["--quiet", "--no-deps", "--only-binary=:all:", "--ignore-requires-python"]
+    fetch = ["install", *options, "--python-version", "3.12", "--target", str(TOOLS / "uv"), "uv"]
+    output_of(pip + fetch, timeout=600)
+    if not uv_works([str(private)]):
+        # pip from before 2020 does not see today's wheels; the last one for Python 3.6 does.
+        newer = str(TOOLS / "newer-pip")
+        output_of([*pip, "install", "--quiet", "--no-deps", "--target", newer, "pip<22"], timeout=600)
+        output_of([python, "-c", RUN_PIP, newer, *fetch], timeout=600)
     return [str(private)] if uv_works([str(private)]) else None
 
 
@@ -275,9 +283,11 @@ def look_after_qt() -> None:
     lacking = qt_libraries.missing(display=not with_display.has_display(dict(os.environ)))
     if not lacking:
         return
-    say("installing what Qt needs from the system: {}".format(" ".join(qt_libraries.packages(lacking))))
-    if not qt_libraries.install(lacking):
-        say(qt_libraries.advice(lacking))
+    if qt_libraries.may_install():
+        say("installing what Qt needs from the system: {}".format(" ".join(qt_libraries.packages(lacking))))
+        if qt_libraries.install(lacking):
+            return
+    say(qt_libraries.advice(lacking))
 
 
 def main() -> None:
@@ -297,10 +307,7 @@ def main() -> None:
     uv = get_uv(python["executable"] if python else sys.executable)
     if python is None:
         if uv is None:
-            fail(
-                "no Python 3.12 or newer was found here; "
-                "install one from https://www.python.org/downloads/ and run this again"
-            )
+            fail("no Python 3.12 or newer is here, and no uv to get one with; " + GET_PYTHON)
         python = find_python_with_uv(uv)
     make_venv(python, uv)
     install(uv)

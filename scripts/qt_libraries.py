@@ -104,34 +104,31 @@ def advice(lacking: Dict[str, str]) -> str:
     return f"Qt needs {names}; install them with this system's package manager"
 
 
+def may_install() -> bool:
+    """Say whether packages can be installed unasked: apt-get, as root or by sudo without a password."""
+    if not shutil.which("apt-get"):
+        return False
+    return os.geteuid() == 0 or (shutil.which("sudo") is not None and _quiet(["sudo", "-n", "true"]))
+
+
 def install(lacking: Dict[str, str]) -> bool:
-    """Install what is missing where that needs no question: apt-get as root, or sudo without a password.
-
-    Returns
-    -------
-    bool
-        Whether the installation was tried and succeeded.
-    """
-    if not lacking or not shutil.which("apt-get"):
-        return not lacking
-    prefix = []  # type: List[str]
-    if os.geteuid() != 0:
-        prefix = ["sudo", "-n", "DEBIAN_FRONTEND=noninteractive"]
-        if not shutil.which("sudo") or _quiet(["sudo", "-n", "true"]) != 0:
-            return False
+    """Install what is missing with apt-get; return whether nothing is missing afterwards."""
+    prefix = [] if os.geteuid() == 0 else ["sudo", "-n", "DEBIAN_FRONTEND=noninteractive"]
     command = [*prefix, "apt-get", "install", "-y", "-q", "--no-install-recommends", *packages(lacking)]
-    if _quiet(command) == 0:
-        return True
-    # The package lists may be absent or old.
-    return _quiet([*prefix, "apt-get", "update", "-q"]) == 0 and _quiet(command) == 0
+    # The first try fails where the package lists are absent or old.
+    if not _quiet(command):
+        _quiet([*prefix, "apt-get", "update", "-q"])
+        _quiet(command)
+    return not set(missing()) & set(lacking)
 
 
-def _quiet(command: List[str]) -> int:
+def _quiet(command: List[str]) -> bool:
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    return subprocess.call(
+    status = subprocess.call(
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    return status == 0
