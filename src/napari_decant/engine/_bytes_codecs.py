@@ -107,7 +107,7 @@ def _strip_checksum(codec: Codec, data: memoryview) -> Buffer:
 def crc32c(data: Buffer) -> int:
     """Return the CRC-32C of some bytes."""
     # it takes an array's buffer without a copy, but no memoryview's
-    value: int = google_crc32c.value(np.frombuffer(data, np.uint8))  # type: ignore[arg-type]
+    value: int = google_crc32c.value(np.frombuffer(data, np.uint8))
     return value
 
 

@@ -77,7 +77,7 @@ _MISSING: Final = object()
 
 
 def take(obj: dict[str, Any], key: str, where: str, default: Any = _MISSING) -> Any:
-    """Return the value of a field that is " "used, refusing a field " "written twice; absent without default raises."""
+    """Return the value of a field that is used, refusing one written twice or absent."""
     if isinstance(obj, JsonObject) and key in obj.repeated:
         raise FormatError(f"{where} has the field {key!r} more than once, so its meaning is unclear")
     if key in obj:
