@@ -65,7 +65,8 @@ class FollowingHasher:
         try:
             while position < self._size:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._stop or self._limit > position)
+                    while not self._stop and self._limit <= position:
+                        self._changed.wait()
                     if self._stop:
                         return
                     stop = min(self._limit, position + len(buffer))

@@ -93,7 +93,8 @@ class PageRecord(_Record):
             raise ValueError(f"dtype {self.dtype!r} is no pixel type")
         return PageLayout(
             tuple(self.shape), dtype, np.asarray(self.dataoffsets, np.int64),
-            np.asarray(self.databytecounts, np.int64), self.planarconfig, self.rowsperstrip, self.tilewidth, self.tilelength,
+            np.asarray(self.databytecounts, np.int64), self.planarconfig,
+            self.rowsperstrip, self.tilewidth, self.tilelength,
         )  # fmt: skip
 
     @classmethod

@@ -26,9 +26,9 @@ from napari_decant.archive._source import Source
 from napari_decant.archive._verify import recompute
 from napari_decant.archive._workers import Scratch, choose_workers, ordered
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter, Encoded, byte_blocks, encode_chunk
-from napari_decant.errors import BudgetExceeded, IntegrityError, StorageError
+from napari_decant.errors import BudgetExceeded, IntegrityError
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
-from napari_decant.stores._atomic import AtomicFile
+from napari_decant.stores._atomic import AtomicFile, storage_error
 
 __all__ = ["SUFFIX", "archive_path", "pack"]
 
@@ -81,7 +81,7 @@ def pack(
         Any file. A TIFF whose pixels the format can list becomes an OME-Zarr image
         (mode byte-exact), anything else is kept verbatim.
     output_dir : path, optional
-        An existing folder; by default the source's own.
+        Made if it is missing; by default the source's own.
     codec : str
         ``"default"``, ``"fast"`` or an id such as ``"blosc:zstd:byteshuffle:clevel=5"``.
     workers : int, optional
@@ -122,8 +122,10 @@ def pack(
     cancel = cancel or CancelToken()
     with Source(source) as opened:
         target = archive_path(source, folder)
-        if not folder.is_dir():
-            raise StorageError(f"the folder {folder} does not exist; create it first")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error("creating", folder, error) from error
         layout = plan_file(opened.read_at, opened.size)
         layout, threads = _fit(layout, workers, memory)
         job = _Job(opened, target, pixel_codec, threads, progress, cancel)

@@ -90,7 +90,7 @@ class _Pieces:
 def rebuild(
     file: ArchivedFile, *, workers: int, fetch: Fetch = read_entry, cancel: CancelToken | None = None
 ) -> Iterator[tuple[int, memoryview]]:
-    """Yield the original in file order as ``(offset, bytes)``; a buffer lasts until the next one is asked for.
+    """Yield the original in file order as ``(offset, bytes)``; the bytes last until the next step.
 
     Parameters
     ----------
@@ -214,10 +214,8 @@ class _BytesReader:
             return cached
         meta = self._array.meta
         data = self._fetch(self._array, f"{self._array.path}/{meta.object_key((number,))}")
-        if data is None:
-            chunk = np.full(self._chunk, meta.fill_value, np.uint8)
-        else:
-            chunk = self._decode.decode(data)
+        fill = meta.fill_value
+        chunk = self._decode.decode(data) if data is not None else np.full(self._chunk, fill, np.uint8)
         with self._lock:
             self._cached = (number, chunk)
         return chunk

@@ -223,10 +223,10 @@ class _Verifier:
         if isinstance(store, ZipStore) and zlib.crc32(data) != store.entry(key).crc:
             self._note("damaged", key, f"{key} does not match its checksum in the zip directory")
             return False
-        if store is self._archive.store and self._sums is not None and key in self._sums:
-            if hashlib.sha256(data).hexdigest() != self._sums[key]:
-                self._note("damaged", key, f"{key} does not match its hash")
-                return False
+        recorded = (self._sums or {}).get(key) if store is self._archive.store else None
+        if recorded is not None and hashlib.sha256(data).hexdigest() != recorded:
+            self._note("damaged", key, f"{key} does not match its hash")
+            return False
         return True
 
     def _fetch(self, array: ZarrArray, key: str) -> bytes | None:
@@ -277,7 +277,7 @@ class _Verifier:
 
     def _check_rest(self, store: Store) -> None:
         """Read every entry that rebuilding did not touch: pyramid levels, foreign keys."""
-        rest = [key for key in store.keys() if key not in self._seen]
+        rest = sorted(set(store.keys()) - self._seen)
         for _ in ordered(
             lambda key: self._check_entry(store, key), rest, workers=self._wanted or 2, cancel=self._cancel
         ):

@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
 
 import numpy as np
 
@@ -15,9 +14,6 @@ from napari_decant.errors import UsageError
 from napari_decant.progress import CancelToken
 
 __all__ = ["BASE_MEMORY", "Scratch", "choose_workers", "ordered"]
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 BASE_MEMORY = 400 << 20
 """Resident bytes of the program itself, before any plane is held."""
@@ -77,7 +73,7 @@ class Scratch(threading.local):
         return buffer[:nbytes]
 
 
-def ordered(
+def ordered[T, R](
     work: Callable[[T], R],
     items: Iterable[T],
     *,
