@@ -33,7 +33,7 @@ lint: ready ## style, types, import contracts, plugin manifest, schema
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/npe2 validate napari-decant
+	@$(BIN)/npe2 validate napari-decant --imports
 	@$(PYTHON) -m napari_decant.archive.schema --check spec/manifest.schema.json
 
 docs: ready ## build the documentation into site/
