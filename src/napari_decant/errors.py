@@ -6,11 +6,12 @@ Every message is one sentence a user can act on: what is wrong, where, and what 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "BudgetExceeded",
     "Cancelled",
+    "ChoiceNeeded",
     "DecantError",
     "FormatError",
     "IntegrityError",
@@ -34,6 +35,25 @@ class UsageError(DecantError):
     """The call itself is wrong: an option, a missing path, a value out of range."""
 
     exit_code = 2
+
+
+class ChoiceNeeded(UsageError):
+    """There is more than one candidate, and a guess would be wrong.
+
+    Parameters
+    ----------
+    message : str
+        What there is.
+    choices : tuple
+        The candidates, for a chooser.
+    """
+
+    def __init__(self, message: str, choices: tuple[Any, ...] = ()) -> None:
+        super().__init__(message, choices)
+        self.choices = choices
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class TargetExists(UsageError):
