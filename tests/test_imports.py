@@ -8,21 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-HEAVY = """
-PyQt6 cupy dask imagecodecs magicgui napari numba obstore pydantic qtpy tifffile zarr
-""".split()
-    "PyQt6",
-    "cupy",
-    "dask",
-    "imagecodecs",
-    "magicgui",
-    "napari",
-    "numba",
-    "obstore",
-    "qtpy",
-    "tifffile",
-    "zarr",
-]
+HEAVY = "PyQt6 cupy dask imagecodecs magicgui napari numba obstore pydantic qtpy tifffile zarr".split()
 
 
 def modules_after(statement: str) -> set[str]:
