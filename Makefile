@@ -20,7 +20,7 @@ ready: ## make .venv with everything the project needs
 	@sh scripts/bootstrap.sh
 
 demo: ready ## archive a real image, check it, restore it, compare, and show it in napari
-	@$(DISPLAYED) $(PYTHON) -m napari_decant demo -o demo-output $(ARGS)
+	@$(DISPLAYED) $(BIN)/napari-decant demo -o demo-output $(ARGS)
 
 test: ready ## run the tests
 	@$(DISPLAYED) $(PYTHON) -m pytest $(ARGS)

@@ -8,7 +8,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-HEAVY = "PyQt6 cupy dask imagecodecs magicgui napari numba obstore pydantic qtpy tifffile zarr".split()
+HEAVY = [
+    "PyQt6",
+    "cupy",
+    "dask",
+    "imagecodecs",
+    "magicgui",
+    "napari",
+    "numba",
+    "obstore",
+    "pydantic",
+    "qtpy",
+    "tifffile",
+    "zarr",
+]
 
 
 def modules_after(statement: str) -> set[str]:
