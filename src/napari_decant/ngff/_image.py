@@ -216,7 +216,13 @@ def _only_image(
     store: Store, path: str, reader: FileMetadataReader, budget: MetadataBudget
 ) -> tuple[Node, tuple[str, ...]]:
     entries = list_entries(store, path, reader, ListLimits(max_metadata_bytes=max(1, budget.limit * 16)))
-    groups = {entry.path: entry for entry in entries if entry.error is None}
+    opens = {entry.path: entry for entry in entries if entry.error is None}
+    # An image's own labels come with it and are no second candidate.
+    groups = {
+        p: entry
+        for p, entry in opens.items()
+        if p.partition("/labels/")[0] not in opens or "/labels/" not in p
+    }
     where = f"{store.uri}/{path}" if path else store.uri
     if not groups:
         wrong = next((entry.error for entry in entries if entry.error), None)

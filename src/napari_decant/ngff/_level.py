@@ -35,10 +35,10 @@ class NgffLevel:
     ----------
     index : int
         Position in the declared order; 0 is the reference.
+    name : str
+        Its path as declared, relative to the image.
     path : str
-        As declared, relative to the image.
-    array_path : str
-        Within the store.
+        Path of its array within the store.
     array : ArrayMeta
         Shape, chunks, dtype and codecs of its array.
     scale, translation : tuple of float
@@ -52,8 +52,8 @@ class NgffLevel:
     """
 
     index: int
+    name: str
     path: str
-    array_path: str
     array: ArrayMeta
     scale: tuple[float, ...]
     translation: tuple[float, ...]
@@ -73,7 +73,7 @@ class NgffLevel:
         return self.array.native_dtype
 
 
-def check_level_path(value: Any, where: str) -> str:
+def check_level_path(value: Any, where: str, findings: Findings) -> str:
     """Return a level's path if it is a relative child path.
 
     Raises
@@ -83,6 +83,9 @@ def check_level_path(value: Any, where: str) -> str:
     UnsafeInput
         It leads out of the image.
     """
+    if isinstance(value, int) and not isinstance(value, bool):
+        findings.tolerate(f"the dataset path {value} of {where} is a number; it is read as text")
+        value = str(value)
     if not isinstance(value, str) or not value:
         raise FormatError(f"a dataset of {where} has no path")
     path = value.removeprefix("./").rstrip("/") or value
@@ -166,11 +169,11 @@ def check_strict_levels(
         declared = level.array.dimension_names
         if level.array.zarr_format == 3 and declared != names:
             findings.refuse(
-                f"level {level.path!r} of {where} has dimension_names {declared}; the axes are {names}"
+                f"level {level.name!r} of {where} has dimension_names {declared}; the axes are {names}"
             )
         if level.dtype != levels[0].dtype:
             findings.tolerate(
-                f"level {level.path!r} of {where} has the data type {level.dtype}; level 0 has"
+                f"level {level.name!r} of {where} has the data type {level.dtype}; level 0 has"
                 f" {levels[0].dtype}"
             )
     for fine, coarse in itertools.pairwise(levels):
@@ -179,10 +182,10 @@ def check_strict_levels(
         for i, (axis, s0, s1, n0, n1) in enumerate(pairs):
             if axis.is_space and (s1 < s0 or n1 > n0):
                 findings.refuse(
-                    f"level {coarse.path!r} of {where} is finer or larger along {axis.name!r} than the"
+                    f"level {coarse.name!r} of {where} is finer or larger along {axis.name!r} than the"
                     " level before it"
                 )
             elif not axis.is_space and (s1 != s0 or n1 != n0 or moved[0][i] != moved[1][i]):
                 findings.refuse(
-                    f"level {coarse.path!r} of {where} changes the axis {axis.name!r}, which is not spatial"
+                    f"level {coarse.name!r} of {where} changes the axis {axis.name!r}, which is not spatial"
                 )

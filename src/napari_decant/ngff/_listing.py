@@ -193,7 +193,7 @@ class _Lister:
                 self.add(ImageEntry(path, join_key(node.path, path), error=error))
             elif not self.visit(well, path, ""):
                 before = len(self.found)
-                self.walk(well.path)  # a well without its own list may still hold its fields
+                self.walk(well.path, path)  # a well without its own list may still hold its fields
                 if len(self.found) == before:
                     self.add(ImageEntry(path, well.path, error=f"{well.where} describes no well"))
 
@@ -232,7 +232,7 @@ class _Lister:
             names.append(unescape(text.decode("utf-8", "replace"))[:200])
         return names
 
-    def walk(self, path: str) -> None:
+    def walk(self, path: str, name: str = "") -> None:
         """Look through groups that say nothing of their contents; images end the way down."""
         if not self.store.listable:
             return
@@ -248,9 +248,8 @@ class _Lister:
                 names = [n for n in self.store.list_dir(group)[0] if not n.startswith((".", "__MACOSX"))]
                 where = [join_key(group, n) for n in names]
                 for child, node in self.quiet_nodes(where).items():
-                    if node is None or not self.visit(
-                        node, child.removeprefix(f"{path}/") if path else child, ""
-                    ):
+                    shown = join_key(name, child.removeprefix(f"{path}/") if path else child)
+                    if node is None or not self.visit(node, shown, ""):
                         below.append(child)
             level = below
 

@@ -112,7 +112,7 @@ def describe(
     if len(entries) > 1:
         findings.warn(f"{where} has {len(entries)} multiscales; number {multiscale_index} is opened")
     datasets = _datasets(entry, where, limits, findings)
-    paths = [check_level_path(item.get("path"), where) for item in datasets]
+    paths = [check_level_path(item.get("path"), where, findings) for item in datasets]
     label_group = join_key(node.path, "labels")
     wanted = [join_key(node.path, path) for path in paths] + ([label_group] if with_labels else [])
     nodes = read_nodes(store, wanted, reader, budget, node.zarr_format)
