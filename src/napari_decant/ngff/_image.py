@@ -139,7 +139,7 @@ class NgffImage:
         reader, limits = reader or FileMetadataReader(), limits or NgffLimits()
         store = open_store(location)
         try:
-            found, extra = _find(store, path.strip("/"), reader, limits, multiscale_index)
+            found, extra = _find(store, path.rstrip("/"), reader, limits, multiscale_index)
         finally:
             if store is not location:
                 store.close()
@@ -273,7 +273,7 @@ def list_images(
     FormatError, UnsafeInput, StorageError
         The store itself cannot be read, or its metadata point out of it.
     """
-    path = path.strip("/")
+    path = path.rstrip("/")
     if path and (reason := unsafe_name_reason(path)) is not None:
         raise UnsafeInput(f"the path {path[:200]!r} {reason}; it is not listed")
     store = open_store(location)

@@ -84,7 +84,7 @@ def check_level_path(value: Any, where: str, findings: Findings) -> str:
         It leads out of the image.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        findings.tolerate(f"the dataset path {value} of {where} is a number; it is read as text")
+        findings.tolerate(f"dataset paths of {where} are numbers; they are read as text")
         value = str(value)
     if not isinstance(value, str) or not value:
         raise FormatError(f"a dataset of {where} has no path")
