@@ -3,6 +3,7 @@
 from napari_decant.archive._codec import PixelCodec, parse_codec
 from napari_decant.archive._info import info
 from napari_decant.archive._manifest import Manifest, load_manifest
+from napari_decant.archive._original import OriginalFile, OriginalStream, open_original
 from napari_decant.archive._pack import SUFFIX, archive_path, pack
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._reader import Archive, ArchivedFile
@@ -24,6 +25,8 @@ __all__ = [
     "ArchivedFile",
     "Manifest",
     "MemberState",
+    "OriginalFile",
+    "OriginalStream",
     "PackReport",
     "PixelCodec",
     "Problem",
@@ -33,6 +36,7 @@ __all__ = [
     "archive_path",
     "info",
     "load_manifest",
+    "open_original",
     "pack",
     "parse_codec",
     "restore",
