@@ -30,7 +30,7 @@ LIBRARIES = {
     "libxkbcommon-x11.so.0": "libxkbcommon-x11-0",
 }
 # Program -> package; needed only where there is no display.
-PROGRAMS = {"Xvfb": "xvfb", "xvfb-run": "xvfb", "xauth": "xauth"}
+PROGRAMS = {"Xvfb": "xvfb"}
 DRIVERS = (
     "/usr/lib*/dri/*_dri.so",
     "/usr/lib/*/dri/*_dri.so",
