@@ -34,7 +34,8 @@ def array_document(
         "shape": list(shape),
         "chunks": list(chunks),
         "dtype": dtype.str,
-        "fill_value": 0,
+        # Zarr v2 writes complex numbers as pairs.
+        "fill_value": [0.0, 0.0] if dtype.kind == "c" else 0,
         "order": "C",
         "filters": None,
         "compressor": codec.config,

@@ -6,7 +6,16 @@ import json
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from napari_decant.archive._geometry import PageLayout
 from napari_decant.errors import FormatError, UnsafeInput, UnsupportedOperation
@@ -28,6 +37,33 @@ MANIFEST_KEY = ".decant/manifest.json"
 MAX_MANIFEST_BYTES = 1 << 30
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+
+
+def _int64_column(values: Any) -> np.ndarray:
+    """File offsets or counts as an array: lists of a million numbers would take ten times the memory."""
+    if isinstance(values, np.ndarray):
+        return values
+    if not isinstance(values, list):
+        raise ValueError("is not a list")
+    try:
+        column = np.array(values)
+    except (ValueError, OverflowError) as error:
+        raise ValueError("is not a list of integers") from error
+    if not len(values):
+        return np.zeros(0, np.int64)
+    if column.ndim != 1 or column.dtype != np.int64 or int(column.min()) < 0:
+        raise ValueError("is not a list of integers from 0 to 2**63 - 1")
+    return column
+
+
+Column = Annotated[
+    np.ndarray,
+    PlainValidator(_int64_column),
+    PlainSerializer(lambda column: column.tolist(), return_type=list[int]),
+    WithJsonSchema(
+        {"type": "array", "items": {"type": "integer", "minimum": 0, "exclusiveMaximum": 1 << 63}}
+    ),
+]
 Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 
 
@@ -52,7 +88,7 @@ def safe_relpath(path: str, what: str) -> str:
 
 class _Record(BaseModel):
     # Unknown keys are ignored: additive keys do not change the format (section 6).
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
 
 
 class PageRecord(_Record):
@@ -61,8 +97,8 @@ class PageRecord(_Record):
     index: Count
     shape: Annotated[list[Annotated[int, Field(gt=0, lt=1 << 40)]], Field(min_length=2, max_length=3)]
     dtype: str
-    dataoffsets: list[Count]
-    databytecounts: list[Count]
+    dataoffsets: Column
+    databytecounts: Column
     samplesperpixel: Annotated[int, Field(gt=0)] = 1
     planarconfig: Literal[1, 2] = 1
     predictor: int = 1
@@ -92,9 +128,8 @@ class PageRecord(_Record):
         if dtype.kind not in "uifc":
             raise ValueError(f"dtype {self.dtype!r} is no pixel type")
         return PageLayout(
-            tuple(self.shape), dtype, np.asarray(self.dataoffsets, np.int64),
-            np.asarray(self.databytecounts, np.int64), self.planarconfig,
-            self.rowsperstrip, self.tilewidth, self.tilelength,
+            tuple(self.shape), dtype, self.dataoffsets, self.databytecounts,
+            self.planarconfig, self.rowsperstrip, self.tilewidth, self.tilelength,
         )  # fmt: skip
 
     @classmethod
@@ -104,8 +139,8 @@ class PageRecord(_Record):
             index=index,
             shape=list(layout.shape),
             dtype=layout.dtype.name,
-            dataoffsets=layout.offsets.tolist(),
-            databytecounts=layout.counts.tolist(),
+            dataoffsets=layout.offsets,
+            databytecounts=layout.counts,
             samplesperpixel=layout.samples,
             planarconfig=layout.planarconfig,
             predictor=1,

@@ -13,7 +13,7 @@ import numpy as np
 from napari_decant import __version__
 from napari_decant.archive._attrs import image_attributes
 from napari_decant.archive._axes import canonical_permutation
-from napari_decant.archive._codec import PixelCodec, parse_codec
+from napari_decant.archive._codec import BYTES_CODEC, PixelCodec, parse_codec
 from napari_decant.archive._contrast import ContrastMeter, PlaneSample, channel_of, sample_plane
 from napari_decant.archive._describe import Description, describe
 from napari_decant.archive._geometry import ByteOrder, PageLayout, segments_to_array
@@ -21,11 +21,12 @@ from napari_decant.archive._hashing import FollowingHasher
 from napari_decant.archive._layout import FileLayout, plan_file, regions_of
 from napari_decant.archive._manifest import FORMAT, Manifest, PageRecord, dump_manifest
 from napari_decant.archive._pages import Reason
+from napari_decant.archive._ranges import cut_ranges, read_ranges
 from napari_decant.archive._report import PackReport
 from napari_decant.archive._source import Source
 from napari_decant.archive._verify import recompute
 from napari_decant.archive._workers import Scratch, choose_workers, ordered
-from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter, Encoded, byte_blocks, encode_chunk
+from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter, Encoded, encode_chunk
 from napari_decant.errors import BudgetExceeded, IntegrityError
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import AtomicFile, storage_error
@@ -231,7 +232,7 @@ def _write_verbatim(
     job: _Job, layout: FileLayout, writer: ArchiveWriter, counter: _Counter
 ) -> tuple[PackReport, str]:
     writer.add_bytes_array("original", job.source.size)
-    _write_bytes(job, writer, counter, "original", [0], [job.source.size])
+    _write_bytes(job, writer, counter, "original", np.zeros(1, np.int64), np.array([job.source.size]))
     sha256 = counter.sha256()
     notes = f"kept verbatim: {layout.reason}"
     manifest = _manifest(job, "verbatim", sha256, notes=notes)
@@ -296,31 +297,22 @@ def _write_byte_exact(
 
 
 def _write_bytes(
-    job: _Job,
-    writer: ArchiveWriter,
-    counter: _Counter,
-    name: str,
-    offsets: Sequence[int] | np.ndarray,
-    lengths: Sequence[int] | np.ndarray,
+    job: _Job, writer: ArchiveWriter, counter: _Counter, name: str, offsets: np.ndarray, lengths: np.ndarray
 ) -> None:
     """Write file ranges as a 1-D uint8 array."""
-    from napari_decant.archive._codec import BYTES_CODEC
-
     scratch = Scratch()
-    total = int(np.sum(lengths))
-    chunk = min(BYTES_CHUNK, total)
+    chunk = min(BYTES_CHUNK, int(lengths.sum()))
 
-    def encode(task: tuple[int, list[tuple[int, int]]]) -> tuple[Encoded, int]:
-        number, block = task
-        size = sum(length for _, length in block)
+    def encode(task: tuple[int, tuple[np.ndarray, np.ndarray]]) -> tuple[Encoded, int]:
+        number, ranges = task
+        size = int(ranges[1].sum())
         data = scratch.get("bytes", chunk)
-        job.source.read_ranges(block, data[:size])
+        read_ranges(job.source.file, *ranges, data[:size])
         data[size:] = 0  # a Zarr v2 chunk is always stored whole
         return encode_chunk(f"{name}/{number}", data, BYTES_CODEC), size
 
-    for entry, size in ordered(
-        encode, enumerate(byte_blocks(offsets, lengths)), workers=job.workers, cancel=job.cancel
-    ):
+    blocks = enumerate(cut_ranges(offsets, lengths, BYTES_CHUNK))
+    for entry, size in ordered(encode, blocks, workers=job.workers, cancel=job.cancel):
         writer.put([entry])
         counter.add(size)
 

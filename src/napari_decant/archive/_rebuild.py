@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from napari_decant.archive._geometry import array_to_segments
+from napari_decant.archive._ranges import copy_ranges
 from napari_decant.archive._reader import ArchivedFile
 from napari_decant.archive._workers import Scratch, ordered
 from napari_decant.engine import ChunkDecoder, ZarrArray
@@ -21,6 +22,7 @@ from napari_decant.progress import CancelToken
 __all__ = ["UNIT", "Fetch", "read_entry", "rebuild"]
 
 UNIT = 8 << 20
+_MOST_PIECES = 1 << 17  # of a unit: each takes some tens of bytes
 
 Fetch = Callable[[ZarrArray, str], bytes | None]
 """Stored bytes of a chunk by its key in the store; None if it is absent."""
@@ -74,17 +76,19 @@ class _Pieces:
             np.minimum.at(first_of_page, self.page[listed], self.offset[listed])
             anchor[listed] = first_of_page[self.page[listed]]
         label = np.maximum.accumulate(anchor // UNIT)
-        # Pages whose pieces are interleaved would all become one unit: cut those by offset again.
+        # Pages whose pieces are interleaved would all become one unit, and so would a million
+        # strips: those are cut again, and planes are decoded more than once.
         most = max(4 * UNIT, 2 * plane_bytes)
         edges = np.flatnonzero(np.diff(label)) + 1
         for first, last in zip([0, *edges.tolist()], [*edges.tolist(), count], strict=True):
-            stop = int(self.offset[last - 1] + self.length[last - 1])
-            if stop - int(self.offset[first]) <= most:
-                yield _Unit(int(self.offset[first]), stop, first, last)
-                continue
-            inner = np.flatnonzero(np.diff(self.offset[first:last] // most)) + 1 + first
-            for a, b in zip([first, *inner.tolist()], [*inner.tolist(), last], strict=True):
-                yield _Unit(int(self.offset[a]), int(self.offset[b - 1] + self.length[b - 1]), a, b)
+            inner = [first]
+            if int(self.offset[last - 1] + self.length[last - 1] - self.offset[first]) > most:
+                inner += (np.flatnonzero(np.diff(self.offset[first:last] // most)) + 1 + first).tolist()
+            for a, b in zip(inner, [*inner[1:], last], strict=True):
+                for start in range(a, b, _MOST_PIECES):
+                    stop = min(start + _MOST_PIECES, b)
+                    end = int(self.offset[stop - 1] + self.length[stop - 1])
+                    yield _Unit(int(self.offset[start]), end, start, stop)
 
 
 def rebuild(
@@ -147,19 +151,26 @@ class _Decoder:
         table = slice(unit.first, unit.last)
         page, offset = pieces.page[table], pieces.offset[table] - unit.start
         length, position = pieces.length[table], pieces.position[table]
-        for i in np.flatnonzero(page == _HUSK).tolist():
+        rows = np.flatnonzero(page == _HUSK)
+        if len(rows):
+            # the husk's pieces follow each other in the husk, however far apart they lie in the file
+            first, last = int(position[rows[0]]), int(position[rows[-1]] + length[rows[-1]])
             assert self._husk is not None
-            self._husk.read_into(int(position[i]), out[offset[i] : offset[i] + length[i]])
+            if len(rows) == 1:
+                self._husk.read_into(first, out[offset[rows[0]] : offset[rows[0]] + last - first])
+            else:
+                data = self._scratch.get("husk", last - first)
+                self._husk.read_into(first, data)
+                copy_ranges(out, offset[rows], data, position[rows] - first, length[rows])
         for number in np.unique(page[page != _HUSK]).tolist():
             rows = np.flatnonzero(page == number)
-            if len(rows) == 1 and int(length[rows[0]]) == self._file.pages[number].nbytes:
-                at = int(offset[rows[0]])
-                self._serialise(number, out[at : at + int(length[rows[0]])])
+            nbytes = self._file.pages[number].nbytes
+            if len(rows) == 1 and int(length[rows[0]]) == nbytes:
+                self._serialise(number, out[offset[rows[0]] : offset[rows[0]] + nbytes])
                 continue
-            data = self._scratch.get("page", self._file.pages[number].nbytes)
+            data = self._scratch.get("page", nbytes)
             self._serialise(number, data)
-            for i in rows.tolist():
-                out[offset[i] : offset[i] + length[i]] = data[position[i] : position[i] + length[i]]
+            copy_ranges(out, offset[rows], data, position[rows], length[rows])
 
     def _serialise(self, number: int, out: np.ndarray) -> None:
         """Put the pixel bytes of a page, as they stand in the file, into ``out``."""

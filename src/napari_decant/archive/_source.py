@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from napari_decant.archive._geometry import PageLayout
+from napari_decant.archive._ranges import read_ranges
 from napari_decant.errors import SourceChanged, StorageError, UnsupportedOperation, UsageError
 from napari_decant.stores._atomic import storage_error
 from napari_decant.stores._positional import LocalFile
@@ -59,17 +59,9 @@ class Source:
             return b""
         return self.file.read_at(offset, min(length, self.size - offset))
 
-    def read_ranges(self, ranges: Sequence[tuple[int, int]], out: np.ndarray) -> None:
-        """Fill ``out`` (uint8) with file ranges one behind the other."""
-        position = 0
-        view = memoryview(out)
-        for offset, length in ranges:
-            self.file.read_into(offset, view[position : position + length])
-            position += length
-
     def read_segments(self, layout: PageLayout, out: np.ndarray) -> None:
         """Fill ``out`` (uint8, ``layout.nbytes``) with a page's pixel bytes in serialisation order."""
-        self.read_ranges(list(zip(layout.offsets.tolist(), layout.counts.tolist(), strict=True)), out)
+        read_ranges(self.file, layout.offsets, layout.counts, out)
 
     def check_unchanged(self) -> None:
         """Compare the file on disk with the one that was opened.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,7 +17,7 @@ from napari_decant.archive._manifest import MANIFEST_KEY
 from napari_decant.stores._atomic import storage_error
 from napari_decant.stores._zip_write import StoredZipWriter
 
-__all__ = ["BYTES_CHUNK", "SUMS_KEY", "ArchiveWriter", "Encoded", "byte_blocks", "encode_chunk"]
+__all__ = ["BYTES_CHUNK", "SUMS_KEY", "ArchiveWriter", "Encoded", "encode_chunk"]
 
 SUMS_KEY = ".decant/sha256sums"
 BYTES_CHUNK = 4 << 20
@@ -42,25 +42,6 @@ class Encoded:
 def encode_chunk(key: str, array: np.ndarray, codec: PixelCodec) -> Encoded:
     """Compress a chunk into an entry."""
     return Encoded.of(key, codec.encode(array))
-
-
-def byte_blocks(
-    offsets: Sequence[int] | np.ndarray, lengths: Sequence[int] | np.ndarray
-) -> Iterator[list[tuple[int, int]]]:
-    """Cut file ranges into lists that fill one chunk of `BYTES_CHUNK` each (the last may be shorter)."""
-    block: list[tuple[int, int]] = []
-    room = BYTES_CHUNK
-    for offset, length in zip(offsets, lengths, strict=True):
-        offset, length = int(offset), int(length)
-        while length:
-            part = min(length, room)
-            block.append((offset, part))
-            offset, length, room = offset + part, length - part, room - part
-            if not room:
-                yield block
-                block, room = [], BYTES_CHUNK
-    if block:
-        yield block
 
 
 class ArchiveWriter:
