@@ -16,7 +16,7 @@ import numpy as np
 
 from napari_decant.errors import FormatError
 
-__all__ = ["Ifd", "NotTiff", "Tag", "TiffDirectory", "read_directory"]
+__all__ = ["Ifd", "NotTiff", "Tag", "TiffDirectory", "open_directory", "read_directory", "read_ifd"]
 
 ReadAt = Callable[[int, int], bytes]
 """``read(offset, length)``: the bytes there, fewer at the end of the file."""
@@ -113,6 +113,31 @@ def read_directory(read: ReadAt, size: int) -> TiffDirectory:
     NotTiff
         The header is not that of a classic TIFF or a BigTIFF.
     """
+    directory, first = _read_header(read, size)
+    walker = _Walker(directory)
+    directory.pages = walker.chain(first, depth=0)
+    directory.anomaly = walker.anomaly
+    return directory
+
+
+def open_directory(read: ReadAt, size: int) -> TiffDirectory:
+    """Read only the header of a TIFF: no page is walked, `read_ifd` gets the ones that are wanted.
+
+    Raises
+    ------
+    NotTiff
+        The header is not that of a classic TIFF or a BigTIFF.
+    """
+    return _read_header(read, size)[0]
+
+
+def read_ifd(directory: TiffDirectory, offset: int) -> Ifd | None:
+    """Read one directory again, without those below it; None if it is cut short."""
+    parsed = _Walker(directory).one(offset)
+    return parsed[0] if parsed else None
+
+
+def _read_header(read: ReadAt, size: int) -> tuple[TiffDirectory, int]:
     head = read(0, 16)
     order: Literal["<", ">"]
     if head[:2] == b"II":
@@ -128,11 +153,7 @@ def read_directory(read: ReadAt, size: int) -> TiffDirectory:
         bigtiff, first = True, struct.unpack_from(order + "Q", head, 8)[0]
     else:
         raise NotTiff("the file does not start with a TIFF header")
-    directory = TiffDirectory(order, bigtiff, size, read)
-    walker = _Walker(directory)
-    directory.pages = walker.chain(first, depth=0)
-    directory.anomaly = walker.anomaly
-    return directory
+    return TiffDirectory(order, bigtiff, size, read), first
 
 
 class _Walker:
@@ -163,7 +184,7 @@ class _Walker:
                 self._note("directory links form a loop")
                 break
             self._seen.add(offset)
-            parsed = self._read_ifd(offset, depth)
+            parsed = self.one(offset, depth)
             if parsed is None:
                 break
             page, offset = parsed
@@ -173,7 +194,7 @@ class _Walker:
     def _note(self, anomaly: str) -> None:
         self.anomaly = self.anomaly or anomaly
 
-    def _read_ifd(self, offset: int, depth: int) -> tuple[Ifd, int] | None:
+    def one(self, offset: int, depth: int = _MAX_SUBIFD_DEPTH) -> tuple[Ifd, int] | None:
         directory = self.directory
         # One read usually gets the whole directory: honest ones have some tens of entries.
         data = directory.read(offset, self._count.size + 40 * self._entry.size)

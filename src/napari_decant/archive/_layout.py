@@ -38,6 +38,8 @@ class FileLayout:
         Why the file is kept verbatim (a code of `Reason`).
     anomaly : str or None
         Why the walk through the directories ended early.
+    page_offsets : list of int
+        Directory of every page of the file in the order of its links, listed or not.
     """
 
     size: int
@@ -46,6 +48,7 @@ class FileLayout:
     ifd_offsets: Sequence[int] = ()
     reason: str | None = None
     anomaly: str | None = None
+    page_offsets: Sequence[int] = ()
 
     @property
     def pixel_bytes(self) -> int:
@@ -132,6 +135,7 @@ def plan_file(read: ReadAt, size: int) -> FileLayout:
         [plane for plane, _ in chosen],
         [offset for _, offset in chosen],
         anomaly=directory.anomaly,
+        page_offsets=[ifd.offset for ifd in directory.pages],
     )
 
 
