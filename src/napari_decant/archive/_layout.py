@@ -98,6 +98,8 @@ def regions_of(planes: Sequence[PageLayout]) -> Regions:
     end = np.cumsum(length)
     page_start = np.concatenate([[0], end[np.cumsum(segments) - 1][:-1]])
     position = end - length - np.repeat(page_start, segments)
+    if bool((offset[1:] >= offset[:-1]).all()):  # as most writers leave it
+        return Regions(offset, length, page, position)
     order = np.argsort(offset, kind="stable")
     return Regions(offset[order], length[order], page[order], position[order])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from napari_decant.progress import CancelToken
 __all__ = ["UNIT", "Fetch", "read_entry", "rebuild"]
 
 UNIT = 8 << 20
-_MOST_PIECES = 1 << 17  # of a unit: each takes some tens of bytes
+_REGIONS = 1 << 16  # looked at together
 
 Fetch = Callable[[ZarrArray, str], bytes | None]
 """Stored bytes of a chunk by its key in the store; None if it is absent."""
@@ -36,59 +37,86 @@ def read_entry(array: ZarrArray, key: str) -> bytes | None:
     return None if where is None else array.store.read_file(where.file, where.offset, where.length)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """A contiguous range of the file: columns ``first:last`` of the piece table."""
-
-    start: int
-    stop: int
-    first: int
-    last: int
-
-
+@dataclass(frozen=True, slots=True, eq=False)
 class _Pieces:
-    """The whole file as consecutive pieces: a region of a page, or a run of husk."""
+    """A contiguous range of the file as consecutive pieces: a region of a page, or a run of husk.
 
-    def __init__(self, file: ArchivedFile) -> None:
-        regions = file.regions
-        gap_offset, gap_length = regions.gaps(file.size)
-        husk_position = np.cumsum(gap_length) - gap_length
+    Columns are int64: file offset, length, page (or `_HUSK`), and the position in the page's
+    serialised bytes or in the husk.
+    """
+
+    offset: np.ndarray
+    length: np.ndarray
+    page: np.ndarray
+    position: np.ndarray
+
+    @property
+    def start(self) -> int:
+        return int(self.offset[0])
+
+    @property
+    def stop(self) -> int:
+        return int(self.offset[-1] + self.length[-1])
+
+    def part(self, first: int, last: int) -> _Pieces:
+        rows = slice(first, last)
+        return _Pieces(self.offset[rows], self.length[rows], self.page[rows], self.position[rows])
+
+
+def _blocks(file: ArchivedFile) -> Iterator[_Pieces]:
+    """Pieces of the whole file, some ten thousand regions at a time: a table of millions would be large."""
+    regions = file.regions
+    start, pixels = 0, 0  # of the file, and pixel bytes before it
+    for first in range(0, max(1, len(regions)), _REGIONS):
+        rows = slice(first, first + _REGIONS)
+        offset, length = regions.offset[rows], regions.length[rows]
+        is_last = first + _REGIONS >= len(regions)
+        stop = file.size if is_last else int(offset[-1] + length[-1])
+        gap_start = np.concatenate([[start], offset + length])
+        gap_length = np.concatenate([offset, [stop]]) - gap_start
+        before = pixels + np.concatenate([[0], np.cumsum(length)])
+        some = gap_length > 0
+        gap_start, gap_length, before = gap_start[some], gap_length[some], before[some]
         # Long runs of husk are cut so that one unit never holds more than its share.
         cuts = -(-gap_length // UNIT)
         run = np.repeat(np.arange(len(gap_length)), cuts)
         skip = (np.arange(len(run)) - np.repeat(np.cumsum(cuts) - cuts, cuts)) * UNIT
-        offset = np.concatenate([regions.offset, gap_offset[run] + skip])
-        order = np.argsort(offset, kind="stable")
-        self.offset = offset[order]
-        self.length = np.concatenate([regions.length, np.minimum(gap_length[run] - skip, UNIT)])[order]
-        self.page = np.concatenate([regions.page, np.full(len(run), _HUSK)])[order]
-        self.position = np.concatenate([regions.position, husk_position[run] + skip])[order]
+        husk_offset = gap_start[run] + skip
+        husk_length = np.minimum(gap_length[run] - skip, UNIT)
+        order = np.argsort(np.concatenate([offset, husk_offset]), kind="stable")
+        if len(order):
+            yield _Pieces(
+                np.concatenate([offset, husk_offset])[order],
+                np.concatenate([length, husk_length])[order],
+                np.concatenate([regions.page[rows], np.full(len(run), _HUSK)])[order],
+                np.concatenate([regions.position[rows], husk_offset - before[run]])[order],
+            )
+        start, pixels = stop, pixels + int(length.sum())
 
-    def units(self, plane_bytes: int) -> Iterator[_Unit]:
-        """Cut the table into units; pieces of one page stay together where they lie together."""
-        count = len(self.offset)
-        if not count:
-            return
-        anchor = self.offset.copy()
-        listed = self.page != _HUSK
+
+def _units(file: ArchivedFile) -> Iterator[_Pieces]:
+    """Cut the file into units; pieces of one page stay together where they lie together."""
+    plane_bytes = file.pages[0].nbytes if file.pages else 0
+    # Pages whose pieces are interleaved would all become one unit: those are cut by offset
+    # again, and planes are decoded more than once.
+    most = max(4 * UNIT, 2 * plane_bytes)
+    for block in _blocks(file):
+        anchor = block.offset.copy()
+        listed = block.page != _HUSK
         if listed.any():
-            first_of_page = np.full(int(self.page.max()) + 1, np.iinfo(np.int64).max)
-            np.minimum.at(first_of_page, self.page[listed], self.offset[listed])
-            anchor[listed] = first_of_page[self.page[listed]]
+            pages, inverse = np.unique(block.page[listed], return_inverse=True)
+            first_of_page = np.full(len(pages), np.iinfo(np.int64).max)
+            np.minimum.at(first_of_page, inverse, block.offset[listed])
+            anchor[listed] = first_of_page[inverse]
         label = np.maximum.accumulate(anchor // UNIT)
-        # Pages whose pieces are interleaved would all become one unit, and so would a million
-        # strips: those are cut again, and planes are decoded more than once.
-        most = max(4 * UNIT, 2 * plane_bytes)
-        edges = np.flatnonzero(np.diff(label)) + 1
-        for first, last in zip([0, *edges.tolist()], [*edges.tolist(), count], strict=True):
-            inner = [first]
-            if int(self.offset[last - 1] + self.length[last - 1] - self.offset[first]) > most:
-                inner += (np.flatnonzero(np.diff(self.offset[first:last] // most)) + 1 + first).tolist()
-            for a, b in zip(inner, [*inner[1:], last], strict=True):
-                for start in range(a, b, _MOST_PIECES):
-                    stop = min(start + _MOST_PIECES, b)
-                    end = int(self.offset[stop - 1] + self.length[stop - 1])
-                    yield _Unit(int(self.offset[start]), end, start, stop)
+        edges = [0, *(np.flatnonzero(np.diff(label)) + 1).tolist(), len(label)]
+        for first, last in pairwise(edges):
+            unit = block.part(first, last)
+            inner = [0]
+            if unit.stop - unit.start > most:
+                inner += (np.flatnonzero(np.diff(unit.offset // most)) + 1).tolist()
+            for a, b in pairwise([*inner, last - first]):
+                yield unit.part(a, b)
 
 
 def rebuild(
@@ -114,26 +142,25 @@ def rebuild(
     StorageError
         Reading failed.
     """
-    pieces = _Pieces(file)
-    plane_bytes = file.pages[0].nbytes if file.pages else 0
     decoder = _Decoder(file, fetch)
     ahead = workers + 1
     free = [np.empty(0, np.uint8) for _ in range(ahead + 1)]
 
-    def tasks() -> Iterator[tuple[_Unit, np.ndarray]]:
-        for unit in pieces.units(plane_bytes):
+    def tasks() -> Iterator[tuple[_Pieces, np.ndarray]]:
+        for unit in _units(file):
             buffer = free.pop()
             if len(buffer) < unit.stop - unit.start:
                 buffer = np.empty(unit.stop - unit.start, np.uint8)
             yield unit, buffer
 
-    def fill(task: tuple[_Unit, np.ndarray]) -> tuple[_Unit, np.ndarray]:
+    def fill(task: tuple[_Pieces, np.ndarray]) -> tuple[int, np.ndarray, np.ndarray]:
         unit, buffer = task
-        decoder.fill(pieces, unit, buffer[: unit.stop - unit.start])
-        return unit, buffer
+        data = buffer[: unit.stop - unit.start]
+        decoder.fill(unit, data)
+        return unit.start, data, buffer
 
-    for unit, buffer in ordered(fill, tasks(), workers=workers, ahead=ahead, cancel=cancel):
-        yield unit.start, memoryview(buffer)[: unit.stop - unit.start]
+    for start, data, buffer in ordered(fill, tasks(), workers=workers, ahead=ahead, cancel=cancel):
+        yield start, memoryview(data)
         free.append(buffer)
 
 
@@ -147,10 +174,9 @@ class _Decoder:
         self._decode = ChunkDecoder(file.pixels.meta) if file.pixels is not None else None
         self._scratch = Scratch()
 
-    def fill(self, pieces: _Pieces, unit: _Unit, out: np.ndarray) -> None:
-        table = slice(unit.first, unit.last)
-        page, offset = pieces.page[table], pieces.offset[table] - unit.start
-        length, position = pieces.length[table], pieces.position[table]
+    def fill(self, unit: _Pieces, out: np.ndarray) -> None:
+        page, length, position = unit.page, unit.length, unit.position
+        offset = unit.offset - unit.start
         rows = np.flatnonzero(page == _HUSK)
         if len(rows):
             # the husk's pieces follow each other in the husk, however far apart they lie in the file
