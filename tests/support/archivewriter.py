@@ -21,7 +21,15 @@ import zarr.storage
 
 from .tiffspec import Page, WrittenTiff
 
-__all__ = ["CODECS", "ArchiveStyle", "write_byte_exact", "write_nested", "write_series", "write_verbatim"]
+__all__ = [
+    "CODECS",
+    "ArchiveStyle",
+    "nest",
+    "write_byte_exact",
+    "write_nested",
+    "write_series",
+    "write_verbatim",
+]
 
 CODECS: dict[str, dict[str, Any] | None] = {
     "blosc-zstd": {"id": "blosc", "cname": "zstd", "clevel": 5, "shuffle": 1},
@@ -156,6 +164,24 @@ def write_nested(
         "series_consolidated": False,
         "plane_order": [],
     }
+    (path / ".decant").mkdir()
+    (path / ".decant" / "manifest.json").write_text(json.dumps(manifest))
+    return path
+
+
+def nest(path: Path, archives: dict[str, Path]) -> Path:
+    """Make a nested series of finished archives, so that one run of a reader covers them all."""
+    path.mkdir()
+    records = []
+    for number, (relpath, archive) in enumerate(archives.items()):
+        shutil.copy(archive, path / f"m{number}.zarr.zip")
+        with zipfile.ZipFile(archive) as opened:
+            inner = json.loads(opened.read(".decant/manifest.json"))
+        records.append(
+            {key: inner[key] for key in ("original_size", "original_sha256", "byteorder")}
+            | {"relpath": relpath, "subarchive": f"m{number}.zarr.zip", "pages": []}
+        )
+    manifest = _facts("series", path.name, b"") | {"format": 1, "original_sha256": "", "members": records}
     (path / ".decant").mkdir()
     (path / ".decant" / "manifest.json").write_text(json.dumps(manifest))
     return path

@@ -11,13 +11,13 @@ __all__ = ["RECOVER", "recover"]
 RECOVER = Path(__file__).parents[2] / "spec" / "recover.py"
 
 
-def recover(archive: Path, outdir: Path) -> tuple[int, str]:
+def recover(archive: Path, outdir: Path, seconds: float = 120) -> tuple[int, str]:
     """Return the exit code and what was printed to stderr; the package itself cannot be imported there."""
     ran = subprocess.run(
         [sys.executable, "-I", str(RECOVER), str(archive), str(outdir)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=seconds,
         check=False,
     )
     return ran.returncode, ran.stderr

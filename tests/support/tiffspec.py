@@ -112,12 +112,13 @@ def ramp(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def expectation(spec: TiffSpec) -> tuple[Mode, str]:
     """Return the mode that an archive of such a file has by the design, and why."""
-    page = _segment_count(spec)
     listed = spec.pages * spec.height * spec.width * spec.samples
     small = reduced_shape(spec)
     left = (int(spec.thumbnail) + spec.subifds * (1 if spec.imagej else spec.pages)) * small[0] * small[1]
     left *= spec.samples
-    many = page * (1 if spec.imagej else spec.pages) > 1
+    many = _segment_count(spec) > 1
+    if spec.fault and spec.pages > 1 and not spec.imagej:
+        return "either", "the pages without a fault may weigh more"
     if spec.deflate:
         return "verbatim", "compressed"
     if spec.predictor != 1:
@@ -130,6 +131,8 @@ def expectation(spec: TiffSpec) -> tuple[Mode, str]:
         return "verbatim", spec.fault
     if spec.fault in ("shared", "overlap") and left:
         return "either", "a page shares bytes with a reduced image"
+    if spec.imagej and spec.thumbnail:
+        return "either", "a second directory speaks against one stack behind the first"
     if left >= listed or (spec.thumbnail and small[0] * small[1] >= listed // spec.samples):
         return "either", "the reduced images are not smaller than the pages"
     return "byte-exact", ""
