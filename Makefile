@@ -37,7 +37,7 @@ lint: ready ## style, types, import contracts, plugin manifest, schema
 	@$(PYTHON) -m napari_decant.archive.schema --check spec/manifest.schema.json
 
 docs: ready ## build the documentation into site/
-	@$(BIN)/mkdocs build --strict $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 bench: ready ## run the benchmarks
 	@$(PYTHON) -m benchmarks $(ARGS)
