@@ -2,7 +2,7 @@
 
 import hashlib
 import importlib.metadata
-import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -124,17 +124,26 @@ def test_the_icon_draws_the_same_on_any_background() -> None:
         assert colour not in svg  # would vanish on a dark or a light theme
 
 
-def test_links_in_the_tree_lead_to_the_top_level_files() -> None:
-    for name, target in {
-        "napari.yaml": ROOT / "napari.yaml",
-        "resources/icon.svg": ROOT / "resources" / "icon.svg",
-        "resources/cell_dna_mts_actin.tif": ROOT / "resources" / "cell_dna_mts_actin.tif",
-        "resources/PROVENANCE.md": ROOT / "resources" / "PROVENANCE.md",
-    }.items():
-        inside = ROOT / "src" / "napari_decant" / name
-        assert inside.read_bytes() == target.read_bytes(), (
-            f"{inside} is no link and no copy: run scripts/bootstrap.py in checkouts that cannot hold links"
-        )
-        if os.name == "posix":
-            assert inside.is_symlink()
-            assert inside.resolve() == target.resolve()
+LINKED = {
+    "src/napari_decant/napari.yaml": "napari.yaml",
+    "src/napari_decant/resources/PROVENANCE.md": "resources/PROVENANCE.md",
+    "src/napari_decant/resources/cell_dna_mts_actin.tif": "resources/cell_dna_mts_actin.tif",
+    "src/napari_decant/resources/icon.svg": "resources/icon.svg",
+}
+
+
+@pytest.mark.parametrize(("link", "target"), LINKED.items())
+def test_what_the_package_ships_is_the_top_level_file(link: str, target: str) -> None:
+    assert (ROOT / link).read_bytes() == (ROOT / target).read_bytes(), (
+        f"{link} is neither a link nor a copy of {target}: run scripts/bootstrap.py where git makes no links"
+    )
+
+
+def test_git_holds_links_and_not_copies() -> None:
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(
+        ["git", "ls-files", "--stage", "src"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    modes = {line.partition("\t")[2]: line[:6] for line in listing.splitlines()}
+    assert {path for path, mode in modes.items() if mode == "120000"} == set(LINKED)
