@@ -40,7 +40,7 @@ docs: ready ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 bench: ready ## run the benchmarks
-	@$(PYTHON) -m benchmarks $(ARGS)
+	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(PYTHON) "$$script" $(ARGS); done
 
 screenshots: ready ## make the pictures of the documentation from the running program
 	@$(DISPLAYED) $(PYTHON) scripts/screenshots.py $(ARGS)
