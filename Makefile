@@ -11,7 +11,7 @@ DISPLAYED := $(PYTHON) scripts/with_display.py
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready demo test test-long lint docs bench screenshots format clean
+.PHONY: help ready demo test test-long lint style types contracts manifest schema docs bench screenshots format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -28,12 +28,22 @@ test: ready ## run the tests
 test-long: ready ## run the tests that take many minutes
 	@$(DISPLAYED) $(PYTHON) -m pytest tests/long -m "" $(ARGS)
 
-lint: ready ## style, types, import contracts, plugin manifest, schema
+lint: style types contracts manifest schema ## style, types, import contracts, plugin manifest, schema
+
+style: ready
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+
+types: ready
 	@$(BIN)/mypy
+
+contracts: ready
 	@$(BIN)/lint-imports
+
+manifest: ready
 	@$(BIN)/npe2 validate napari-decant --imports
+
+schema: ready
 	@$(PYTHON) -m napari_decant.archive.schema --check spec/manifest.schema.json
 
 docs: ready ## build the documentation into site/
