@@ -1,9 +1,8 @@
-"""Pack one file: `pack` decides, writes, recomputes everything from the finished file, then renames."""
+"""Pack one file: decide, write, recompute everything from the finished file, then rename."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,32 +11,27 @@ import numpy as np
 
 from napari_decant import __version__
 from napari_decant.archive._attrs import image_attributes
-from napari_decant.archive._axes import canonical_permutation
-from napari_decant.archive._codec import BYTES_CODEC, PixelCodec, parse_codec
-from napari_decant.archive._contrast import ContrastMeter, PlaneSample, channel_of, sample_plane
-from napari_decant.archive._describe import Description, describe
-from napari_decant.archive._geometry import ByteOrder, PageLayout, segments_to_array
-from napari_decant.archive._hashing import FollowingHasher
+from napari_decant.archive._codec import PixelCodec, parse_codec
+from napari_decant.archive._describe import describe
+from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._layout import FileLayout, plan_file, regions_of
 from napari_decant.archive._manifest import FORMAT, Manifest, PageRecord, dump_manifest
 from napari_decant.archive._pages import Reason
-from napari_decant.archive._ranges import cut_ranges, read_ranges
 from napari_decant.archive._report import PackReport
 from napari_decant.archive._source import Source
 from napari_decant.archive._verify import recompute
-from napari_decant.archive._workers import Scratch, choose_workers, ordered
-from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter, Encoded, encode_chunk
+from napari_decant.archive._workers import choose_workers
+from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter
 from napari_decant.errors import BudgetExceeded, IntegrityError
-from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
+from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import AtomicFile, storage_error
 
-__all__ = ["SUFFIX", "archive_path", "pack"]
+__all__ = ["SOFTWARE", "SUFFIX", "archive_path", "make_folder", "new_manifest", "pack"]
 
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".zarr.zip"
-_BATCH = 4 << 20  # small planes travel together, so that threads work longer than they wait
-_HASH_LEAD = 256 << 20  # the hasher reads ahead of the workers by what a system's cache surely keeps
+SOFTWARE = f"napari-decant {__version__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +52,20 @@ def archive_path(source: Path, output_dir: Path | None = None) -> Path:
     ``a.tif``, ``a.tiff`` and ``a.lsm`` never collide, and a second run finds the first one's work.
     """
     return (source.parent if output_dir is None else output_dir) / f"{source.name}{SUFFIX}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make an output folder, with those above it.
+
+    Raises
+    ------
+    StorageError
+        It cannot be made, or is a file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error("creating", folder, error) from error
 
 
 def pack(
@@ -123,10 +131,7 @@ def pack(
     cancel = cancel or CancelToken()
     with Source(source) as opened:
         target = archive_path(source, folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise storage_error("creating", folder, error) from error
+        make_folder(folder)
         layout = plan_file(opened.read_at, opened.size)
         layout, threads = _fit(layout, workers, memory)
         job = _Job(opened, target, pixel_codec, threads, progress, cancel)
@@ -150,19 +155,19 @@ def _fit(layout: FileLayout, workers: int | None, memory: int | None) -> tuple[F
 
 def _pack_planned(job: _Job, layout: FileLayout, overwrite: bool) -> PackReport:
     notes: tuple[str, ...] = ()
+    name = job.source.path.name
     with AtomicFile(job.target, overwrite=overwrite) as output:
         while True:
-            report, sha256 = _write_archive(job, layout, output)
+            report = _write_archive(job, layout, output)
             output.flush()
             job.source.check_unchanged()
             try:
                 recompute(
                     output.path,
-                    sha256,
+                    {name: report.sha256},
                     workers=job.workers,
                     progress=job.progress,
                     cancel=job.cancel,
-                    name=job.source.path.name,
                 )
                 break
             except IntegrityError as error:
@@ -179,192 +184,97 @@ def _pack_planned(job: _Job, layout: FileLayout, overwrite: bool) -> PackReport:
     return replace(report, archive_size=size, notes=(*notes, *report.notes))
 
 
-def _write_archive(job: _Job, layout: FileLayout, output: AtomicFile) -> tuple[PackReport, str]:
+def _write_archive(job: _Job, layout: FileLayout, output: AtomicFile) -> PackReport:
     writer = ArchiveWriter(output.file, job.target)
-    hasher = FollowingHasher(job.source.file, job.source.size)
-    hasher.allow(_HASH_LEAD)
-    counter = _Counter(job, hasher)
-    try:
-        if layout.planes:
-            return _write_byte_exact(job, layout, writer, counter)
-        return _write_verbatim(job, layout, writer, counter)
-    finally:
-        hasher.stop()
+    if layout.planes:
+        return _write_byte_exact(job, layout, writer)
+    return _write_verbatim(job, layout, writer)
 
 
-class _Counter:
-    """Counts raw bytes done: moves the progress bar and lets the hasher follow."""
+def _write_part(job: _Job, part: Part, encoder: Encoder) -> str:
+    ((_, sha256),) = encoder.write(iter([part]))
+    return sha256
 
-    def __init__(self, job: _Job, hasher: FollowingHasher) -> None:
-        self._job, self._hasher, self._done = job, hasher, 0
 
-    def add(self, nbytes: int) -> None:
-        self._done += nbytes
-        self._hasher.allow(self._done + _HASH_LEAD)
-        self._job.progress(Progress("pack", self._done, self._job.source.size, self._job.source.path.name))
-
-    def sha256(self) -> str:
-        return self._hasher.result()
+def _counter(job: _Job) -> Counter:
+    return Counter(job.progress, "pack", job.source.size, job.source.path.name)
 
 
 def _facts(job: _Job) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "software": f"napari-decant {__version__}",
-        "mtime_ns": job.source.mtime_ns,
-        "mode": job.source.mode,
-    }
+    return {"format": FORMAT, "software": SOFTWARE, "mtime_ns": job.source.mtime_ns, "mode": job.source.mode}
 
 
-def _manifest(job: _Job, mode: str, sha256: str, **more: Any) -> Manifest:
+def new_manifest(mode: str, name: str, size: int, sha256: str, **more: Any) -> Manifest:
+    """Make a manifest without checking again what was just measured."""
     return Manifest.model_construct(
-        decant_version=f"napari-decant {__version__}",
+        decant_version=SOFTWARE,
         format=FORMAT,
         mode=mode,
-        original_name=job.source.path.name,
-        original_size=job.source.size,
+        original_name=name,
+        original_size=size,
         original_sha256=sha256,
         **more,
     )
 
 
-def _write_verbatim(
-    job: _Job, layout: FileLayout, writer: ArchiveWriter, counter: _Counter
-) -> tuple[PackReport, str]:
-    writer.add_bytes_array("original", job.source.size)
-    _write_bytes(job, writer, counter, "original", np.zeros(1, np.int64), np.array([job.source.size]))
-    sha256 = counter.sha256()
-    notes = f"kept verbatim: {layout.reason}"
-    manifest = _manifest(job, "verbatim", sha256, notes=notes)
+def _write_verbatim(job: _Job, layout: FileLayout, writer: ArchiveWriter) -> PackReport:
+    source = job.source
+    writer.add_bytes_array("original", source.size)
+    everything = (np.zeros(1, np.int64), np.array([source.size]))
+    part = Part(source, "<", (), (), "original", everything)
+    sha256 = _write_part(job, part, Encoder(writer, job.codec, None, job.workers, _counter(job), job.cancel))
+    note = f"kept verbatim: {layout.reason}"
+    manifest = new_manifest("verbatim", source.path.name, source.size, sha256, notes=note)
     writer.finish(
         {"decant": {"original": "original", **_facts(job), "reason": layout.reason}}, dump_manifest(manifest)
     )
     anomaly = (layout.anomaly,) if layout.anomaly else ()
     return PackReport(
-        job.source.path,
+        source.path,
         job.target,
         "verbatim",
         layout.reason,
         sha256,
-        job.source.size,
+        source.size,
         0,
         workers=job.workers,
         notes=anomaly,
-    ), sha256
+    )
 
 
-def _write_byte_exact(
-    job: _Job, layout: FileLayout, writer: ArchiveWriter, counter: _Counter
-) -> tuple[PackReport, str]:
-    description = describe(job.source.file, layout)
+def _write_byte_exact(job: _Job, layout: FileLayout, writer: ArchiveWriter) -> PackReport:
+    source = job.source
+    description = describe(source.file, layout)
+    axes = description.axes
     planes = [layout.planes[i] for i in description.order]
-    shape = (*description.axes.canonical_shape, *planes[0].shape)
-    dtype = planes[0].dtype
-    chunks = (1,) * len(description.axes.plane_order) + planes[0].shape
-    writer.add_array("0", shape, chunks, dtype, job.codec)
-    meter = _write_planes(job, layout.byteorder, description, planes, writer, counter)
-    regions = regions_of(planes)
-    gap_offsets, gap_lengths = regions.gaps(job.source.size)
-    husk_size = int(gap_lengths.sum())
-    writer.add_bytes_array("husk", husk_size)
-    _write_bytes(job, writer, counter, "husk", gap_offsets, gap_lengths)
-    sha256 = counter.sha256()
-    manifest = _manifest(
-        job,
+    first = planes[0]
+    shape = (*axes.canonical_shape, *first.shape)
+    writer.add_array("0", shape, (1,) * len(axes.plane_order) + first.shape, first.dtype, job.codec)
+    part = Part(
+        source, layout.byteorder, planes, range(len(planes)), "husk", regions_of(planes).gaps(source.size)
+    )
+    writer.add_bytes_array("husk", part.rest_size)
+    encoder = Encoder(writer, job.codec, axes, job.workers, _counter(job), job.cancel)
+    sha256 = _write_part(job, part, encoder)
+    manifest = new_manifest(
         "byte-exact",
+        source.path.name,
+        source.size,
         sha256,
         byteorder=layout.byteorder,
         pixel_codec=str(job.codec),
         pages=[PageRecord.of(i, plane) for i, plane in enumerate(planes)],
-        plane_order=list(description.axes.plane_order),
-        husk_raw_size=husk_size,
+        plane_order=list(axes.plane_order),
+        husk_raw_size=part.rest_size,
     )
+    facts = {**_facts(job), "dialect": description.dialect}
     attributes = image_attributes(
-        job.source.path.name,
-        description,
-        planes[0].samples,
-        dtype,
-        meter,
-        {**_facts(job), "dialect": description.dialect},
+        source.path.name, description, first.samples, first.dtype, encoder.meter, facts
     )
     writer.finish(attributes, dump_manifest(manifest))
-    names = (*description.axes.canonical_order, "y", "x", *(("c",) if planes[0].samples > 1 else ()))
+    names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
     anomaly = (layout.anomaly,) if layout.anomaly else ()
     return PackReport(
-        job.source.path, job.target, "byte-exact", None, sha256, job.source.size, 0, names, tuple(shape),
-        dtype.name, str(job.codec), job.workers, (*description.notes, *anomaly),
-    ), sha256  # fmt: skip
-
-
-def _write_bytes(
-    job: _Job, writer: ArchiveWriter, counter: _Counter, name: str, offsets: np.ndarray, lengths: np.ndarray
-) -> None:
-    """Write file ranges as a 1-D uint8 array."""
-    scratch = Scratch()
-    chunk = min(BYTES_CHUNK, int(lengths.sum()))
-
-    def encode(task: tuple[int, tuple[np.ndarray, np.ndarray]]) -> tuple[Encoded, int]:
-        number, ranges = task
-        size = int(ranges[1].sum())
-        data = scratch.get("bytes", chunk)
-        read_ranges(job.source.file, *ranges, data[:size])
-        data[size:] = 0  # a Zarr v2 chunk is always stored whole
-        return encode_chunk(f"{name}/{number}", data, BYTES_CODEC), size
-
-    blocks = enumerate(cut_ranges(offsets, lengths, BYTES_CHUNK))
-    for entry, size in ordered(encode, blocks, workers=job.workers, cancel=job.cancel):
-        writer.put([entry])
-        counter.add(size)
-
-
-def _write_planes(
-    job: _Job,
-    byteorder: ByteOrder,
-    description: Description,
-    planes: Sequence[PageLayout],
-    writer: ArchiveWriter,
-    counter: _Counter,
-) -> ContrastMeter:
-    """Write the planes in storage order and measure them."""
-    scratch = Scratch()
-    meter = ContrastMeter()
-    storage_shape = description.axes.storage_shape
-    perm = canonical_permutation(description.axes.plane_order)
-    nbytes = planes[0].nbytes
-    tail = "/0" * len(planes[0].shape)
-
-    def encode(batch: range) -> list[tuple[Encoded, int, PlaneSample | None]]:
-        done = []
-        for i in batch:
-            job.cancel.check()
-            position = np.unravel_index(i, storage_shape)
-            key = "0/" + "/".join(str(position[axis]) for axis in perm) + tail
-            array = _plane_array(job.source, planes[i], byteorder, scratch)
-            channel = channel_of([int(p) for p in position], description.axes.plane_order)
-            done.append(
-                (encode_chunk(key, array[None], job.codec), channel, sample_plane(array, len(planes)))
-            )
-        return done
-
-    for batch in ordered(encode, _batches(len(planes), nbytes), workers=job.workers, cancel=job.cancel):
-        for entry, channel, sample in batch:
-            writer.put([entry])
-            meter.add(channel, sample)
-            counter.add(nbytes)
-    return meter
-
-
-def _batches(count: int, nbytes: int) -> Iterator[range]:
-    step = max(1, _BATCH // max(1, nbytes))
-    return (range(start, min(start + step, count)) for start in range(0, count, step))
-
-
-def _plane_array(source: Source, layout: PageLayout, byteorder: ByteOrder, scratch: Scratch) -> np.ndarray:
-    """A plane as it goes into the chunk; valid until this thread's next one."""
-    raw = scratch.get("raw", layout.nbytes)
-    source.read_segments(layout, raw)
-    if layout.is_plain and (byteorder == "<" or layout.dtype.itemsize == 1):
-        return raw.view(layout.dtype).reshape(layout.shape)
-    array = scratch.get("array", layout.nbytes).view(layout.dtype).reshape(layout.shape)
-    segments_to_array(layout, raw, byteorder, array)
-    return array
+        source.path, job.target, "byte-exact", None, sha256, source.size, 0, names, tuple(shape),
+        first.dtype.name, str(job.codec), job.workers, (*description.notes, *anomaly),
+    )  # fmt: skip

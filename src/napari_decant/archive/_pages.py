@@ -44,6 +44,7 @@ class Reason:
     SPARSE = "sparse-segments"
     OVERLAP = "overlapping-segments"
     MIXED = "mixed-pages"
+    OTHER_SHAPE = "other-shape-than-the-series"
     RECONSTRUCTION = "reconstruction-differs"
 
 

@@ -115,6 +115,7 @@ class Archive:
             raise UsageError(f"{path} does not exist; check the path")
         self.store: Store = FolderStore(path) if path.is_dir() else open_zip(path)
         self._nested: dict[str, Archive] = {}
+        self._pixels: ZarrArray | None = None
         try:
             self.manifest: Manifest = self._load_manifest()
         except BaseException:
@@ -197,6 +198,11 @@ class Archive:
                 f"{self.path} lacks the array {name!r}; the archive is damaged or incomplete"
             ) from None
 
+    def _pixel_array(self) -> ZarrArray:
+        if self._pixels is None:
+            self._pixels = self._array("0")
+        return self._pixels
+
     def _bytes_array(self, name: str, size: int) -> ZarrArray | None:
         if size == 0:
             return None
@@ -233,7 +239,7 @@ class Archive:
             member.byteorder,
             self._bytes_array(member.husk_array, member.husk_raw_size),
             member.husk_raw_size,
-            self._array("0") if pages else None,
+            self._pixel_array() if pages else None,
             pages,
             [page.index for page in member.pages],
             self.manifest.plane_order,

@@ -33,7 +33,7 @@ class PackReport(_Jsonable):
     ----------
     source, archive : Path
         The TIFF and what it became.
-    mode : {"byte-exact", "verbatim"}
+    mode : {"byte-exact", "verbatim", "series"}
         Whether its pixels are an image array or the file is kept as it is.
     reason : str or None
         Code of the rule that made it verbatim.
@@ -49,6 +49,8 @@ class PackReport(_Jsonable):
         Threads that worked on it.
     notes : tuple of str
         What the user should know.
+    members : int
+        Files inside.
     """
 
     source: Path
@@ -64,6 +66,7 @@ class PackReport(_Jsonable):
     codec: str = ""
     workers: int = 1
     notes: tuple[str, ...] = ()
+    members: int = 1
 
 
 @dataclass(frozen=True, slots=True)

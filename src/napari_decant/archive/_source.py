@@ -84,6 +84,17 @@ class Source:
                 f"{self.path} changed while it was packed; no archive was made, pack it again"
             )
 
+    def check_size(self, size: int) -> None:
+        """Compare the size with the one that the file was planned with.
+
+        Raises
+        ------
+        SourceChanged
+            They differ.
+        """
+        if self.size != size:
+            raise SourceChanged(f"{self.path} changed after it was looked at; pack it again")
+
     def close(self) -> None:
         """Release the handle."""
         self.file.close()

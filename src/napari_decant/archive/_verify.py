@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from napari_decant.archive._encode import Counter
 from napari_decant.archive._manifest import MANIFEST_KEY, MAX_MANIFEST_BYTES
 from napari_decant.archive._reader import Archive, ArchivedFile
-from napari_decant.archive._rebuild import Fetch, read_entry, rebuild
+from napari_decant.archive._rebuild import UNIT, Fetch, read_entry, rebuild
 from napari_decant.archive._report import MemberState, Problem, VerifyReport
 from napari_decant.archive._workers import choose_workers, ordered
 from napari_decant.archive._write import SUMS_KEY
 from napari_decant.engine import ZarrArray
 from napari_decant.errors import (
+    DecantError,
     FormatError,
     IntegrityError,
     MissingKey,
@@ -23,36 +25,43 @@ from napari_decant.errors import (
     UnsafeInput,
     UsageError,
 )
-from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
+from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import Store, ZipStore
 
-__all__ = ["hash_file", "recompute", "verify"]
+__all__ = ["recompute", "verify"]
 
 _METADATA = (".zgroup", ".zattrs", ".zmetadata", ".zarray", "zarr.json")
 _MAX_SUMS = 1 << 30
+_SMALL_FILE = 64 << 20
 
 
 def hash_file(
-    file: ArchivedFile,
-    *,
-    workers: int,
-    progress: ProgressCallback,
-    cancel: CancelToken,
-    fetch: Fetch = read_entry,
-    stage: str = "verify",
+    file: ArchivedFile, *, workers: int, counter: Counter, cancel: CancelToken, fetch: Fetch = read_entry
 ) -> str:
     """Rebuild a file from its archive and return its sha256."""
     digest = hashlib.sha256()
-    for offset, data in rebuild(file, workers=workers, fetch=fetch, cancel=cancel):
+    for _, data in rebuild(file, workers=workers, fetch=fetch, cancel=cancel):
         digest.update(data)
-        progress(Progress(stage, offset + len(data), file.size, file.name))
+        counter.add(len(data))
     return digest.hexdigest()
 
 
 def recompute(
-    path: Path, sha256: str, *, workers: int, progress: ProgressCallback, cancel: CancelToken, name: str
+    path: Path,
+    hashes: Mapping[str, str],
+    *,
+    workers: int,
+    progress: ProgressCallback,
+    cancel: CancelToken,
 ) -> None:
-    """Prove that an archive just written gives back the file with this hash.
+    """Prove that an archive just written gives back the files with these hashes.
+
+    Parameters
+    ----------
+    path : Path
+        The archive.
+    hashes : mapping
+        sha256 of each file by its name within the archive; no other file may be in it.
 
     Raises
     ------
@@ -60,13 +69,59 @@ def recompute(
         It does not.
     """
     with Archive(path) as archive:
-        for file in archive.files():
-            try:
-                found = hash_file(file, workers=workers, progress=progress, cancel=cancel)
-            except FormatError as error:
-                raise IntegrityError(f"{name} could not be read back from its archive: {error}") from error
-            if found != sha256:
-                raise IntegrityError(f"{name} read back from its archive has sha256 {found}, not {sha256}")
+        files = list(archive.files())
+        if sorted(file.name for file in files) != sorted(hashes):
+            raise IntegrityError(f"{path} does not hold the files that were packed into it")
+        counter = Counter(
+            progress, "verify", sum(file.size for file in files), archive.manifest.original_name
+        )
+        for file, found in hash_files(files, workers=workers, counter=counter, cancel=cancel):
+            if isinstance(found, DecantError):
+                raise IntegrityError(
+                    f"{file.name} could not be read back from its archive: {found}"
+                ) from found
+            if found != hashes[file.name]:
+                raise IntegrityError(
+                    f"{file.name} read back from its archive has sha256 {found}, not {hashes[file.name]}"
+                )
+
+
+def hash_files(
+    files: Sequence[ArchivedFile],
+    *,
+    workers: int,
+    counter: Counter,
+    cancel: CancelToken,
+    fetch: Fetch = read_entry,
+) -> Iterator[tuple[ArchivedFile, str | DecantError]]:
+    """Hash rebuilt files in order; what cannot be rebuilt comes with its error instead.
+
+    Small files are rebuilt side by side, a large one by all workers together.
+    """
+
+    def one(file: ArchivedFile, threads: int, count: Counter) -> str | DecantError:
+        try:
+            return hash_file(file, workers=threads, counter=count, cancel=cancel, fetch=fetch)
+        except (FormatError, IntegrityError, StorageError) as error:
+            return error
+
+    def alone(file: ArchivedFile) -> str | DecantError:
+        return one(file, 0, Counter(ignore_progress, "", file.size, ""))
+
+    start = 0
+    while start < len(files):
+        stop = start
+        while stop < len(files) and files[stop].size <= _SMALL_FILE:
+            stop += 1
+        if stop - start < 2:
+            yield files[start], one(files[start], workers, counter)
+            start += 1
+            continue
+        group = files[start:stop]
+        for file, found in zip(group, ordered(alone, group, workers=workers, cancel=cancel), strict=True):
+            counter.add(file.size)
+            yield file, found
+        start = stop
 
 
 def verify(
@@ -244,36 +299,37 @@ class _Verifier:
         return data if self._check_bytes(store, key, data) else None
 
     def _members(self) -> Iterator[MemberState]:
+        files: list[ArchivedFile] = []
         try:
-            for file in self._archive.files():
-                yield self._member(file)
+            files.extend(self._archive.files())
         except FormatError as error:
             self._note("damaged", MANIFEST_KEY, str(error))
-
-    def _member(self, file: ArchivedFile) -> MemberState:
         if self._quick:
-            return MemberState(file.name, file.size, file.sha256, None)
-        before = len(self._problems)
-        largest = max([page.nbytes for page in file.pages[:1]], default=1 << 23)
-        workers = choose_workers(largest, self._wanted, self._memory) or 1
-        try:
-            found = hash_file(
-                file, workers=workers, progress=self._progress, cancel=self._cancel, fetch=self._fetch
-            )
-        except (FormatError, IntegrityError, StorageError) as error:
-            self._note("damaged", file.name, f"{file.name} cannot be rebuilt: {error}")
-            return MemberState(file.name, file.size, file.sha256, False)
-        whole = found == file.sha256
-        if not whole and len(self._problems) == before:
-            # Chunks that nothing lists read as zeros, which is right for some writers' archives.
-            for key in self._absent:
-                self._note("missing", key, f"{key} is missing")
-            self._note(
-                "differs",
-                file.name,
-                f"{file.name} rebuilt from the archive has sha256 {found}, not {file.sha256}",
-            )
-        return MemberState(file.name, file.size, file.sha256, whole)
+            for file in files:
+                yield MemberState(file.name, file.size, file.sha256, None)
+            return
+        largest = max((file.pages[0].nbytes for file in files if file.pages), default=0)
+        workers = choose_workers(max(largest, UNIT), self._wanted, self._memory) or 1
+        name = self._archive.manifest.original_name
+        counter = Counter(self._progress, "verify", sum(file.size for file in files), name)
+        for file, found in hash_files(
+            files, workers=workers, counter=counter, cancel=self._cancel, fetch=self._fetch
+        ):
+            if isinstance(found, DecantError):
+                self._note("damaged", file.name, f"{file.name} cannot be rebuilt: {found}")
+            elif found != file.sha256:
+                self._note_difference(file, found)
+            yield MemberState(file.name, file.size, file.sha256, found == file.sha256)
+
+    def _note_difference(self, file: ArchivedFile, found: str) -> None:
+        # Chunks that nothing lists read as zeros, which is right for some writers' archives.
+        for key in self._absent:
+            self._note("missing", key, f"{key} is missing")
+        self._note(
+            "differs",
+            file.name,
+            f"{file.name} rebuilt from the archive has sha256 {found}, not {file.sha256}",
+        )
 
     def _check_rest(self, store: Store) -> None:
         """Read every entry that rebuilding did not touch: pyramid levels, foreign keys."""

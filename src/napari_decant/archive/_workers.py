@@ -90,7 +90,7 @@ def ordered[T, R](
     items : iterable
         Taken in this thread, one at a time, so it may hand out buffers.
     workers : int
-        Threads.
+        Threads; 0 works in this thread.
     ahead : int, optional
         Items taken but not yet yielded; by default two a worker.
     cancel : CancelToken, optional
@@ -102,6 +102,12 @@ def ordered[T, R](
     ones are waited for: no thread outlives the iterator.
     """
     ahead = ahead or 2 * workers
+    if workers == 0:
+        for item in items:
+            if cancel is not None:
+                cancel.check()
+            yield work(item)
+        return
     pending: deque[Future[R]] = deque()
     source = iter(items)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="decant")

@@ -1,0 +1,76 @@
+"""Names of files: natural order, clashes, and names that are not UTF-8."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from napari_decant.errors import UnsupportedOperation
+
+__all__ = ["find_clashes", "natural_key", "raw_name_of", "refuse_clashes", "stored_name"]
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key that puts ``img_2`` before ``img_10``, folder by folder; equal names stay stable."""
+    parts = _DIGITS.split(name)
+    key = tuple(
+        (0, int(part), part) if part.isdecimal() else (1, 0, part.casefold()) for part in parts if part
+    )
+    return (*key, (2, 0, name))
+
+
+def stored_name(name: str) -> str:
+    """A name as the manifest holds it: percent-escaped where it is not UTF-8.
+
+    Parameters
+    ----------
+    name : str
+        As Python gives it: bytes that are not UTF-8 are lone surrogates.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return quote(os.fsencode(name), safe="/ !#$&'()+,;=@[]^_`{}~")
+    return name
+
+
+def raw_name_of(name: str) -> str | None:
+    """Bytes of a name that is not UTF-8, in hex; None for one that is."""
+    return os.fsencode(name).hex() if stored_name(name) != name else None
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def find_clashes(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of names that are one name on a disk that ignores case or Unicode form."""
+    seen: dict[str, str] = {}
+    clashes = []
+    for name in names:
+        first = seen.setdefault(_folded(name), name)
+        if first is not name:
+            clashes.append((first, name))
+    return clashes
+
+
+def refuse_clashes(names: Iterable[str], what: str) -> None:
+    """Refuse names that would overwrite each other somewhere.
+
+    Raises
+    ------
+    UnsupportedOperation
+        Two names differ only by case or Unicode form, or not at all.
+    """
+    clashes = find_clashes(names)
+    if clashes:
+        first, second = clashes[0]
+        more = f" (and {len(clashes) - 1} more pairs)" if len(clashes) > 1 else ""
+        raise UnsupportedOperation(
+            f"{what} {first!r} and {second!r} are one name on some disks{more}; rename one of them first"
+        )

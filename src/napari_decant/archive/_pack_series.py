@@ -1,0 +1,271 @@
+"""Pack a series into one archive: one shared image with a husk per member, or one archive a member."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from napari_decant.archive._attrs import image_attributes
+from napari_decant.archive._codec import PixelCodec, parse_codec
+from napari_decant.archive._encode import Counter, Encoder, Part
+from napari_decant.archive._layout import regions_of
+from napari_decant.archive._manifest import FORMAT, MANIFEST_KEY, Member, PageRecord, dump_manifest
+from napari_decant.archive._names import raw_name_of
+from napari_decant.archive._pack import SOFTWARE, SUFFIX, make_folder, new_manifest, pack
+from napari_decant.archive._report import PackReport
+from napari_decant.archive._series import SeriesPlan
+from napari_decant.archive._source import Source
+from napari_decant.archive._verify import recompute
+from napari_decant.archive._workers import choose_workers
+from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter
+from napari_decant.errors import BudgetExceeded, TargetExists
+from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
+from napari_decant.stores._atomic import PARTIAL_SUFFIX, AtomicFile, storage_error, sync_directory
+
+__all__ = ["pack_series", "series_path"]
+
+
+def series_path(plan: SeriesPlan, output_dir: Path | None = None) -> Path:
+    """Where the archive of a series goes: the folder's name plus ``.zarr.zip``, or ``.zarr`` if nested."""
+    folder = plan.base.parent if output_dir is None else output_dir
+    return folder / f"{plan.base.resolve().name}{SUFFIX if plan.consolidated else '.zarr'}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    plan: SeriesPlan
+    target: Path
+    codec: PixelCodec
+    workers: int
+    progress: ProgressCallback
+    cancel: CancelToken
+
+
+def pack_series(
+    plan: SeriesPlan,
+    target: Path,
+    *,
+    codec: str = "default",
+    workers: int | None = None,
+    memory: int | None = None,
+    overwrite: bool = False,
+    progress: ProgressCallback = ignore_progress,
+    cancel: CancelToken | None = None,
+) -> PackReport:
+    """Pack the files of a plan into one archive and prove that each comes back byte for byte.
+
+    Parameters
+    ----------
+    plan : SeriesPlan
+        From `plan_series`.
+    target : Path
+        ``NAME.zarr.zip``, or a folder ``NAME.zarr`` for a nested series.
+    codec, workers, memory, overwrite, progress, cancel
+        As for `pack`.
+
+    Returns
+    -------
+    PackReport
+        Its mode is ``"series"``.
+
+    Raises
+    ------
+    As `pack`.
+    """
+    cancel = cancel or CancelToken()
+    planes = [plane for member in plan.members for plane in member.layout.planes[:1]]
+    largest = max([BYTES_CHUNK, *(plane.nbytes for plane in planes)])
+    threads = choose_workers(largest, workers, memory)
+    if not threads:
+        raise BudgetExceeded("memory", (400 << 20) + 4 * largest, memory or 0, f"packing {plan.base}")
+    make_folder(target.parent)
+    job = _Job(plan, target, parse_codec(codec), threads, progress, cancel)
+    if plan.consolidated:
+        return _pack_consolidated(job, overwrite)
+    return _pack_nested(job, codec, memory, overwrite)
+
+
+def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
+    plan, description = job.plan, job.plan.description
+    assert description is not None
+    axes, codec = description.axes, job.codec
+    first = next(plane for member in plan.members for plane in member.layout.planes)
+    shape = (*axes.canonical_shape, *first.shape)
+    with AtomicFile(job.target, overwrite=overwrite) as output:
+        writer = ArchiveWriter(output.file, job.target)
+        writer.add_array("0", shape, (1,) * len(axes.plane_order) + first.shape, first.dtype, codec)
+        encoder = Encoder(
+            writer,
+            codec,
+            axes,
+            job.workers,
+            Counter(job.progress, "pack", plan.size, plan.base.name),
+            job.cancel,
+        )
+        members, facts = _write_members(job, writer, encoder)
+        manifest = new_manifest(
+            "series",
+            job.target.name,
+            0,
+            "",
+            pixel_codec=str(codec),
+            plane_order=list(axes.plane_order),
+            notes="; ".join(plan.notes),
+            members=members,
+            series_consolidated=True,
+        )
+        attributes = image_attributes(
+            plan.base.resolve().name, description, first.samples, first.dtype, encoder.meter,
+            {"format": FORMAT, "software": SOFTWARE, "members": facts, "dialect": description.dialect},
+        )  # fmt: skip
+        writer.finish(attributes, dump_manifest(manifest))
+        output.flush()
+        hashes = {member.relpath: member.original_sha256 for member in members}
+        recompute(output.path, hashes, workers=job.workers, progress=job.progress, cancel=job.cancel)
+        size = output.path.stat().st_size
+        output.commit()
+    names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
+    return PackReport(
+        plan.base, job.target, "series", None, "", plan.size, size, names, tuple(shape), first.dtype.name,
+        str(codec), job.workers, description.notes, len(members),
+    )  # fmt: skip
+
+
+def _write_members(
+    job: _Job, writer: ArchiveWriter, encoder: Encoder
+) -> tuple[list[Member], list[dict[str, Any]]]:
+    """Write every member; sources are open only while they are worked on."""
+    assert job.plan.description is not None
+    number_of = np.empty(len(job.plan.planes), np.int64)  # storage position of each plane
+    number_of[np.asarray(job.plan.description.order)] = np.arange(len(job.plan.planes))
+    open_sources: list[Source] = []
+
+    def parts() -> Iterator[Part]:
+        start = 0
+        for k, member in enumerate(job.plan.members):
+            layout = member.layout
+            source = Source(member.path)
+            open_sources.append(source)
+            source.check_size(layout.size)
+            numbers = number_of[start : start + len(layout.planes)].tolist()
+            start += len(layout.planes)
+            # sorted by storage position, so that equal content gives equal bytes
+            placed = sorted(zip(numbers, layout.planes, strict=True), key=lambda pair: pair[0])
+            planes = [plane for _, plane in placed]
+            gaps = regions_of(planes).gaps(source.size)
+            yield Part(source, layout.byteorder, planes, [number for number, _ in placed], f"husk_{k}", gaps)
+
+    members: list[Member] = []
+    facts: list[dict[str, Any]] = []
+    try:
+        for part, sha256 in encoder.write(parts()):
+            k = len(members)
+            writer.add_bytes_array(part.rest, part.rest_size)
+            part.source.check_unchanged()
+            members.append(
+                Member.model_construct(
+                    relpath=job.plan.members[k].relpath,
+                    original_size=part.source.size,
+                    original_sha256=sha256,
+                    byteorder=part.byteorder,
+                    husk_array=part.rest,
+                    husk_raw_size=part.rest_size,
+                    pages=[
+                        PageRecord.of(n, plane) for n, plane in zip(part.numbers, part.planes, strict=True)
+                    ],
+                    subarchive="",
+                )
+            )
+            facts.append(_member_facts(job, part.source, k))
+            part.source.close()
+            open_sources.remove(part.source)
+    finally:
+        for source in open_sources:
+            source.close()
+    return members, facts
+
+
+def _member_facts(job: _Job, source: Source, k: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {"mtime_ns": source.mtime_ns, "mode": source.mode}
+    raw = raw_name_of(source.path.relative_to(job.plan.base).as_posix())
+    if raw is not None:
+        facts["raw_name"] = raw
+    reason = job.plan.members[k].reason
+    if reason is not None:
+        facts["reason"] = reason
+    return facts
+
+
+def _pack_nested(job: _Job, codec: str, memory: int | None, overwrite: bool) -> PackReport:
+    """One archive a member in a folder that is staged and renamed whole."""
+    plan, target = job.plan, job.target
+    if os.path.lexists(target) and not overwrite:
+        raise TargetExists(f"{target} exists already; remove it, choose another folder or ask to overwrite")
+    staging = target.parent / f".{target.name[:60]}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
+    make_folder(staging)
+    try:
+        members = []
+        for k, member in enumerate(plan.members):
+            report = pack(
+                member.path, staging, codec=codec, workers=job.workers, memory=memory, progress=job.progress,
+                cancel=job.cancel,
+            )  # fmt: skip
+            os.rename(report.archive, staging / f"m{k}{SUFFIX}")
+            members.append(
+                Member.model_construct(
+                    relpath=member.relpath,
+                    original_size=report.original_size,
+                    original_sha256=report.sha256,
+                    byteorder=member.layout.byteorder,
+                    husk_array="",
+                    husk_raw_size=0,
+                    pages=[],
+                    subarchive=f"m{k}{SUFFIX}",
+                )
+            )
+        manifest = new_manifest(
+            "series",
+            target.name,
+            0,
+            "",
+            notes="; ".join(plan.notes),
+            members=members,
+            series_consolidated=False,
+        )
+        (staging / ".decant").mkdir()
+        with AtomicFile(staging / MANIFEST_KEY) as output:
+            output.file.write(dump_manifest(manifest))
+            output.commit()
+        recompute(
+            staging, {member.relpath: member.original_sha256 for member in members}, workers=job.workers,
+            progress=job.progress, cancel=job.cancel,
+        )  # fmt: skip
+        size = sum(file.stat().st_size for file in staging.rglob("*") if file.is_file())
+        _swap_in(staging, target)
+    except OSError as error:
+        raise storage_error("writing", target, error) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return PackReport(
+        plan.base, target, "series", None, "", plan.size, size, codec=str(job.codec), workers=job.workers,
+        notes=plan.notes, members=len(members),
+    )  # fmt: skip
+
+
+def _swap_in(staging: Path, target: Path) -> None:
+    """Give a finished folder its name; an older one is moved away first and removed last."""
+    old = None
+    if os.path.lexists(target):
+        old = target.parent / f".{target.name[:60]}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
+        os.rename(target, old)
+    os.rename(staging, target)
+    sync_directory(target.parent)
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
