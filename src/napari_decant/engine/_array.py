@@ -125,12 +125,13 @@ class ZarrArray:
         return out
 
     def _pieces(self, wanted: Selection) -> Any:
-        """Yield each touched chunk: (position, slices within it, slices of the result)."""
+        """Yield each touched chunk: (position, slices within it, index of the result)."""
         per_axis = [
             list(axis.chunks(size)) for axis, size in zip(wanted.axes, self.meta.chunk_shape, strict=True)
         ]
         for combo in itertools.product(*per_axis):
-            yield tuple(c[0] for c in combo), tuple(c[1] for c in combo), tuple(c[2] for c in combo)
+            # The dots keep a view where there are no axes.
+            yield tuple(c[0] for c in combo), tuple(c[1] for c in combo), (..., *(c[2] for c in combo))
 
     def _read_into(
         self,

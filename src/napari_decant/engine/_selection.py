@@ -56,7 +56,10 @@ class Selection:
     def forward(self, result: NDArray[Any]) -> NDArray[Any]:
         """View a result array with an axis for every axis of the array, ascending."""
         view = result.reshape(self.shape) if result.flags.c_contiguous else self._expand(result)
-        return view[tuple(slice(None, None, -1 if axis.reversed else 1) for axis in self.axes)]
+        order = (slice(None, None, -1 if axis.reversed else 1) for axis in self.axes)
+        index: tuple[Any, ...] = (..., *order)  # the dots keep a view where there are no axes
+        ordered: NDArray[Any] = view[index]
+        return ordered
 
     def _expand(self, result: NDArray[Any]) -> NDArray[Any]:
         return result[tuple(None if axis.dropped else slice(None) for axis in self.axes)]

@@ -374,6 +374,8 @@ def _fill(value: object, dtype: np.dtype[Any], where: str) -> Any:
             return native.type(bool(value))
         if isinstance(value, float) and value.is_integer():  # some writers give 0.0 for integers
             value = int(value)
+        if dtype.kind in "iu" and isinstance(value, str) and len(value) <= 24:  # and some "0"
+            value = int(value)
         if dtype.kind in "iu" and isinstance(value, int):
             low, high = np.iinfo(native).min, np.iinfo(native).max
             if low <= value <= high:
