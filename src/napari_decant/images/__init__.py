@@ -1,0 +1,42 @@
+"""Images to look at: one opener for OME-Zarr, TIFF and archives, and the lazy arrays that layers hold."""
+
+from napari_decant.images._cache import ChunkCache, default_cache
+from napari_decant.images._contrast import full_range, sample_contrast
+from napari_decant.images._image import Image, ImageLayer
+from napari_decant.images._lazy import ArrayLimits, ChunkSource, LazyArray, ZarrSource
+from napari_decant.images._open import (
+    ImageSource,
+    Location,
+    Opener,
+    list_images,
+    open_image,
+    register_opener,
+)
+from napari_decant.images._units import in_micrometers, in_seconds, unit_name
+from napari_decant.ngff import Axis, Channel, ImageEntry, LabelInfo
+
+__all__ = [
+    "ArrayLimits",
+    "Axis",
+    "Channel",
+    "ChunkCache",
+    "ChunkSource",
+    "Image",
+    "ImageEntry",
+    "ImageLayer",
+    "ImageSource",
+    "LabelInfo",
+    "LazyArray",
+    "Location",
+    "Opener",
+    "ZarrSource",
+    "default_cache",
+    "full_range",
+    "in_micrometers",
+    "in_seconds",
+    "list_images",
+    "open_image",
+    "register_opener",
+    "sample_contrast",
+    "unit_name",
+]

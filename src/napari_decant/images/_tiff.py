@@ -1,0 +1,252 @@
+"""TIFF files as images, page by page and never following a link to another file."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from typing import Any
+
+from napari_decant.errors import ChoiceNeeded, DecantError, FormatError, UsageError
+from napari_decant.images._cache import ChunkCache
+from napari_decant.images._image import Image
+from napari_decant.images._lazy import ArrayLimits, ChunkSource, LazyArray
+from napari_decant.images._tiff_facts import TiffFacts, has_doctype, tiff_facts
+from napari_decant.images._tiff_source import PageSource, RawSource
+from napari_decant.ngff import Axis, ImageEntry
+from napari_decant.stores import PositionalFile
+from napari_decant.stores._stream import PositionalStream
+
+__all__ = ["TiffImages"]
+
+logger = logging.getLogger(__name__)
+_AXES = {
+    "T": ("t", "time"),
+    "C": ("c", "channel"),
+    "Z": ("z", "space"),
+    "Y": ("y", "space"),
+    "X": ("x", "space"),
+}
+_DOMINANT = (
+    0.75  # one series with this share of all pixels is the image; the rest are thumbnails, labels, masks
+)
+_MAX_SERIES = 100_000
+
+
+class TiffImages:
+    """The series of one TIFF file.
+
+    Parameters
+    ----------
+    file : PositionalFile
+        The file; local, remote, or an original inside an archive. It is closed with the last array that
+        reads from it.
+    name : str
+        File name, for people and for telling dialects apart.
+    uri : str, optional
+        What images call their origin.
+    cache, limits : optional
+        See `LazyArray`.
+
+    Raises
+    ------
+    FormatError
+        It is no TIFF, or its structure is damaged.
+    """
+
+    def __init__(
+        self,
+        file: PositionalFile,
+        name: str,
+        *,
+        uri: str | None = None,
+        cache: ChunkCache | None = None,
+        limits: ArrayLimits | None = None,
+    ) -> None:
+        self._file, self._name, self._uri = file, name, uri or file.uri
+        self._cache, self._limits = cache, limits
+        self._lock = threading.Lock()
+        self._warnings: list[str] = []
+        try:
+            self._tif = self._open()
+            self._series = self._read_series()
+        except BaseException:
+            file.close()
+            raise
+
+    def _open(self, **flags: Any) -> Any:
+        import tifffile
+
+        stream: Any = PositionalStream(self._file)
+
+        try:
+            # A file object, and _multifile off: nothing but this file is opened, whatever its metadata name.
+            return tifffile.TiffFile(stream, name=self._name, _multifile=False, **flags)
+        except (DecantError, MemoryError):
+            raise
+        except Exception as error:
+            raise FormatError(f"{self._uri} is no TIFF file that can be read: {str(error)[:200]}") from error
+
+    def _read_series(self) -> list[Any]:
+        try:
+            text = self._tif.pages.first.description or ""
+            if has_doctype(text):
+                self._warnings.append("the XML of the file defines entities, so it is not looked at")
+                self._tif = self._open(is_ome=False)
+            series = list(self._tif.series)[:_MAX_SERIES]
+            absent = sum(page is None for s in series for page in s.pages)
+            if absent:
+                total = sum(len(s.pages) for s in series)
+                self._warnings.append(
+                    f"{absent:,} of {total:,} declared planes are not in this file; its planes are shown"
+                    " as stored"
+                )
+                self._tif = self._open(is_ome=False)
+                series = list(self._tif.series)[:_MAX_SERIES]
+        except (DecantError, MemoryError):
+            raise
+        except Exception as error:
+            raise FormatError(f"the pages of {self._uri} cannot be read: {str(error)[:200]}") from error
+        if not any(math.prod(s.shape) for s in series):
+            raise FormatError(f"{self._uri} holds no image")
+        return series
+
+    def list_images(self) -> list[ImageEntry]:
+        """See `ImageSource.list_images`."""
+        return [
+            ImageEntry(
+                name=f"{i} - {s.name}" if s.name else str(i),
+                path=str(i),
+                shape=tuple(int(n) for n in s.shape),
+                dtype=str(s.dtype),
+                axes=str(s.axes).lower(),
+                levels=len(s.levels),
+            )
+            for i, s in enumerate(self._series)
+        ]
+
+    def open(self, image: str | None) -> Image:
+        """See `ImageSource.open`."""
+        index = self._choose(image)
+        series = self._series[index]
+        warnings = list(self._warnings)
+        try:
+            facts = tiff_facts(self._tif, index)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            warnings.append(
+                f"the metadata of the file cannot be read ({str(error)[:200]}); pixel sizes are unknown"
+            )
+            facts = TiffFacts()
+        if image is None and len(self._series) > 1:
+            warnings.append(f"the file holds {len(self._series)} images; the largest is shown")
+        for text in warnings:
+            logger.warning("%s: %s", self._uri, text)
+        return self._image(index, series, facts, warnings)
+
+    def close(self) -> None:
+        """See `ImageSource.close`."""
+        self._file.close()
+
+    def _choose(self, image: str | None) -> int:
+        if image is not None:
+            if image.isdigit() and int(image) < len(self._series):
+                return int(image)
+            raise UsageError(
+                f"{self._uri} has no image {image!r}; there are {len(self._series)}, numbered from 0"
+            )
+        sizes = [math.prod(s.shape) * s.dtype.itemsize for s in self._series]
+        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        if sizes[largest] < _DOMINANT * sum(sizes):
+            raise ChoiceNeeded(
+                f"{self._uri} holds {len(self._series):,} images; name one of them by its number",
+                tuple(self.list_images()),
+            )
+        return largest
+
+    def _image(self, index: int, series: Any, facts: TiffFacts, warnings: list[str]) -> Image:
+        letters = str(series.axes)
+        levels: list[LazyArray] = []
+        for level in series.levels:
+            try:
+                array = LazyArray(self._source(level), self._cache, self._limits)
+            except (FormatError, ValueError) as error:
+                if not levels:
+                    raise
+                warnings.append(f"a smaller level is left out: {error}")
+                continue
+            if str(level.axes) == letters and array.dtype == series.dtype.newbyteorder("="):
+                levels.append(array)
+        axes = _axes(letters, facts)
+        rgb, channel_axis, order = _colour(letters, levels[0].shape)
+        if order is not None:
+            levels = [level.transpose(order) for level in levels]
+            axes = tuple(axes[i] for i in order)
+        base = tuple(facts.spacing.get(axis.name, 1.0) for axis in axes)
+        scales = [
+            tuple(s * a / b if b else s for s, a, b in zip(base, levels[0].shape, level.shape, strict=True))
+            for level in levels
+        ]
+        # Levels made by averaging: the centre of a coarse pixel lies between those that it was made of.
+        shifts = [tuple((a - s) / 2 for a, s in zip(scale, base, strict=True)) for scale in scales]
+        name = facts.name or self._name
+        return Image(
+            name=name if len(self._series) == 1 or facts.name else f"{self._name} [{index}]",
+            uri=self._uri,
+            path=str(index),
+            axes=axes,
+            levels=tuple(levels),
+            scales=tuple(scales),
+            translations=tuple(shifts),
+            channels=_channels(facts, channel_axis),
+            channel_axis=channel_axis,
+            is_rgb=rgb,
+            warnings=tuple(warnings),
+            _close=self._file.close,
+        )
+
+    def _source(self, level: Any) -> ChunkSource:
+        page = level.keyframe
+        if level.dataoffset is not None and page.compression == 1 and page.fillorder == 1:
+            whole = page.bitspersample in (8, 16, 32, 64) and page.sampleformat in (1, 2, 3, None)
+            if whole and not page.is_tiled and page.dtype == level.dtype:
+                dtype = level.dtype.newbyteorder(self._tif.byteorder)
+                frame = min(len(page.shape), len(level.shape))
+                return RawSource(self._file, int(level.dataoffset), level.shape, dtype, frame)
+        return PageSource(self._file, level, self._lock)
+
+
+def _axes(letters: str, facts: TiffFacts) -> tuple[Axis, ...]:
+    axes: list[Axis] = []
+    for i, letter in enumerate(letters):
+        name, kind = _AXES.get(letter, (letter.lower(), "custom"))
+        if letter == "S":
+            name, kind = ("c" if "C" not in letters else "s"), "channel"
+        if any(axis.name == name for axis in axes):
+            name = f"{name}_{i}"
+        axes.append(Axis(name, kind, facts.units.get(name)))
+    return tuple(axes)
+
+
+def _colour(letters: str, shape: tuple[int, ...]) -> tuple[bool, int | None, list[int] | None]:
+    """Whether it is a colour picture, where the channels are, and the order that puts colour last."""
+    samples = letters.find("S")
+    if samples >= 0 and shape[samples] in (3, 4):
+        order = [i for i in range(len(letters)) if i != samples] + [samples]
+        return True, len(letters) - 1, order if order != sorted(order) else None
+    channel = letters.find("C")
+    if channel < 0:
+        channel = samples
+    return False, channel if channel >= 0 else None, None
+
+
+def _channels(facts: TiffFacts, channel_axis: int | None) -> tuple[Any, ...]:
+    from dataclasses import replace
+
+    from napari_decant.ngff import Channel
+
+    channels = facts.channels or (Channel(),)
+    if channel_axis is None:
+        channels = channels[:1]
+    return tuple(replace(channel, inverted=facts.inverted) for channel in channels)
