@@ -11,12 +11,12 @@ import numpy as np
 from napari_decant.archive._axes import axis_type
 from napari_decant.archive._codec import PixelCodec
 from napari_decant.archive._contrast import ContrastMeter
-from napari_decant.archive._describe import Description
+from napari_decant.archive._describe import Channel, Description
 
 __all__ = ["array_document", "dump", "image_attributes", "metadata_documents"]
 
 _COLORS = ("00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
-_RGB = ("FF0000", "00FF00", "0000FF")
+_RGB = (("R", "FF0000"), ("G", "00FF00"), ("B", "0000FF"), ("A", "FFFFFF"))
 _VISIBLE_CHANNELS = 6  # more at once cannot be told apart
 
 
@@ -98,7 +98,9 @@ def image_attributes(
         "axes": axes,
         "datasets": [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": scale}]}],
     }
-    decant = {"pixels": "0", "samples": samples, **facts}
+    decant = {"pixels": "0", "samples": samples, "rgb": description.rgb, **facts}
+    if description.acquisition:
+        decant["acquisition"] = description.acquisition
     if description.axes.true_axes:
         decant["true_axes"] = [[axis, extent] for axis, extent in description.axes.true_axes]
     if description.inverted:
@@ -124,6 +126,7 @@ def _axis(name: str, description: Description) -> dict[str, str]:
 def _channels(
     description: Description, samples: int, dtype: np.dtype, meter: ContrastMeter
 ) -> list[dict[str, Any]]:
+    """One omero channel for each index of the channel axis; none if nothing could be measured."""
     extents = dict(zip(description.axes.plane_order, description.axes.storage_shape, strict=True))
     count = samples if samples > 1 else extents.get("c", 1)
     channels: list[dict[str, Any]] = []
@@ -131,20 +134,33 @@ def _channels(
         window = meter.window(0, i) if samples > 1 else meter.window(i)
         if window is None:
             return []
-        if samples > 1 and dtype.kind == "u":  # colours are only right over the full range
-            full = int(np.iinfo(dtype).max)
-            window |= {"min": 0, "max": full, "start": 0, "end": full}
-        named = description.channels[i] if i < len(description.channels) else None
-        rgb = samples in (3, 4) and i < 3
-        color = _RGB[i] if rgb else "FFFFFF" if count == 1 or samples > 1 else _COLORS[i % len(_COLORS)]
-        label = "RGB"[i] if rgb else str(i)
+        named = description.channels[i] if i < len(description.channels) else Channel()
+        if description.rgb:
+            named = Channel(_RGB[i][0], _RGB[i][1], _full_range(dtype))
+        if named.window is not None:
+            window |= _shown(named.window, window, widen=description.rgb)
+        alone = "FFFFFF" if count == 1 else _COLORS[i % len(_COLORS)]
         channels.append(
             {
-                "label": (named.label if named else "") or label,
-                "color": (named.color if named else "") or color,
-                "active": samples > 1 or i < _VISIBLE_CHANNELS,
+                "label": named.label or str(i),
+                "color": named.color or alone,
+                "active": description.rgb or i < _VISIBLE_CHANNELS,
                 "window": window,
-                "inverted": description.inverted and samples == 1,
+                "inverted": named.inverted or (description.inverted and samples == 1),
             }
         )
     return channels
+
+
+def _full_range(dtype: np.dtype) -> tuple[float, float] | None:
+    """Colours are only right over the full range of their type."""
+    return (0, int(np.iinfo(dtype).max)) if dtype.kind == "u" else None
+
+
+def _shown(wanted: tuple[float, float], measured: dict[str, float], *, widen: bool) -> dict[str, float]:
+    """Display range of the file, unless it would show nothing of the values that are there."""
+    start, end = (int(value) if float(value).is_integer() else float(value) for value in wanted)
+    if not start < end or start >= measured["max"] or end <= measured["min"]:
+        return {} if not widen else {"min": start, "max": end, "start": start, "end": end}
+    limits = {"min": start, "max": end} if widen else {}
+    return {**limits, "start": start, "end": end}

@@ -8,15 +8,21 @@ becomes the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
-__all__ = ["Axes", "axes_of_letters", "axis_type", "canonical_permutation", "flat_axes"]
+import numpy as np
+
+__all__ = ["Arrangement", "Axes", "Places", "arrange", "axis_type", "canonical_permutation", "flat_axes"]
 
 _RANK = {"time": 0, "space": 2}
-_LETTERS = {"T": "t", "C": "c", "Z": "z"}
 _MAX_LEADING = 3  # with y and x, an image of OME-Zarr 0.4 has at most 5 axes
 _SPATIAL = frozenset("zyx")
+_TAKEN = frozenset("xy")
+_UNKNOWN = "q"
+_MAX_GRID = 1 << 22  # larger grids are not searched for the places that are empty
+_MAX_ABSENT = 1000
+_NAMED_ABSENT = 6
 
 
 def axis_type(name: str) -> str | None:
@@ -72,29 +78,196 @@ def flat_axes(planes: int, true_axes: Sequence[tuple[str, int]] = ()) -> Axes:
     return Axes(("z",), (planes,), tuple(true_axes))
 
 
-def axes_of_letters(letters: str, shape: Sequence[int], *, samples: bool) -> Axes:
-    """Axes from tifffile's letters of the leading axes, in storage order.
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where a file's metadata puts its planes.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Axes, slowest first as the metadata has them: ``t``, ``c``, ``z``, ``p`` (position), ``q``
+        (unknown), or a custom name.
+    extents : tuple of int
+        Their declared extents.
+    index : numpy.ndarray of int64
+        Shape (planes, axes): the place of each listed plane.
+    declared : int, optional
+        How many planes the metadata promises for this file, 0 if it promises nothing; by default the
+        whole grid.
+    known : numpy.ndarray of bool, optional
+        Shape (planes,): which planes have a place; by default all.
+    """
+
+    names: tuple[str, ...]
+    extents: tuple[int, ...]
+    index: np.ndarray
+    declared: int | None = None
+    known: np.ndarray | None = None
+
+    @classmethod
+    def grid(cls, names: Sequence[str], extents: Sequence[int], planes: int) -> Places:
+        """Planes that fill a grid one after the other, as far as they reach.
+
+        Planes beyond it repeat it along one more axis of unknown meaning.
+        """
+        if planes > prod(extents):
+            names, extents = (_UNKNOWN, *names), (-(-planes // prod(extents)), *extents)
+        index = np.zeros((planes, len(names)), np.int64)
+        rest = np.arange(planes)
+        for axis in range(len(names) - 1, -1, -1):
+            index[:, axis] = rest % extents[axis]
+            rest //= extents[axis]
+        return cls(tuple(names), tuple(extents), index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrangement:
+    """What became of the places.
+
+    Attributes
+    ----------
+    axes : Axes
+    order : sequence of int
+        For each storage position, which plane lies there.
+    origin : dict of str to int
+        True index of the first plane along an axis that does not start at 0.
+    absent : list of dict
+        Places that are declared and empty (the first thousand).
+    notes : tuple of str
+        What the user should know.
+    """
+
+    axes: Axes
+    order: Sequence[int]
+    origin: dict[str, int] = field(default_factory=dict)
+    absent: Sequence[dict[str, int]] = ()
+    notes: tuple[str, ...] = ()
+
+
+def arrange(places: Places | None, planes: int, *, samples: bool) -> Arrangement:
+    """Make axes of places.
+
+    Planes that fill a grid without gaps get its axes, whatever order they have in the file.
+    Anything else keeps file order along one z axis: a missing plane never gets a place that a
+    viewer would show as data.
 
     Parameters
     ----------
-    letters : str
-        ``T``, ``C``, ``Z``, or others (``I`` image, ``P`` position, ``Q`` unknown, ...).
-    shape : sequence of int
-        Their extents.
+    places : Places or None
+        None if nothing is known.
+    planes : int
+        Number of planes.
     samples : bool
-        Whether the pages have a trailing sample axis, which is the channel axis ``c`` then.
+        Whether pixels have a trailing sample axis, which is the channel axis ``c`` then.
     """
-    planes = prod(shape)
-    kept = [(letter, extent) for letter, extent in zip(letters, shape, strict=True) if extent > 1]
-    if not kept:
-        return flat_axes(1) if planes == 1 else flat_axes(planes)
-    if len(kept) == 1 and kept[0][0] not in _LETTERS:
-        return flat_axes(planes)
-    names = [_LETTERS.get(letter, letter.lower()) for letter, _ in kept]
+    plain = Arrangement(flat_axes(planes), range(planes))
+    if places is None:
+        return plain
+    if places.known is not None and not places.known.all():
+        lost = planes - int(places.known.sum())
+        note = f"{lost} of {planes} planes have no place in the file's metadata"
+        return Arrangement(plain.axes, plain.order, notes=(note,))
+    lows = [int(low) for low in places.index.min(axis=0)]
+    spans = [int(high) - low + 1 for high, low in zip(places.index.max(axis=0), lows, strict=True)]
+    declared = prod(places.extents) if places.declared is None else places.declared
+    linear = _linear(places.index - lows, spans)
+    distinct = 0 if linear is None else len(np.unique(linear))
+    full = distinct == planes == prod(spans)
+    absent = _absent(places, lows, spans, declared, full) if distinct == planes else []
+    notes = _absence_notes(absent, planes, declared)
+    if full:
+        return _arrange_grid(places, lows, spans, samples, absent, notes)
+    if distinct < planes:
+        notes = (*notes, "several planes have the same place in the file's metadata")
+    elif not notes:
+        notes = (f"its planes fill {planes} of {prod(spans)} places, so they are kept in file order",)
+    true_axes = zip(places.names, _at_least(places, lows, spans), strict=True)
+    axes = flat_axes(planes, [(name, extent) for name, extent in true_axes if extent > 1])
+    return Arrangement(axes, plain.order, absent=absent, notes=notes)
+
+
+def _arrange_grid(
+    places: Places,
+    lows: Sequence[int],
+    spans: Sequence[int],
+    samples: bool,
+    absent: Sequence[dict[str, int]],
+    notes: tuple[str, ...],
+) -> Arrangement:
+    kept = [axis for axis, span in enumerate(spans) if span > 1]
+    # The slower an axis is in the file, the rarer it changes from plane to plane.
+    changes = np.count_nonzero(np.diff(places.index, axis=0), axis=0)
+    kept.sort(key=lambda axis: int(changes[axis]))
+    names = [places.names[axis] for axis in kept]
+    shape = tuple(spans[axis] for axis in kept)
+    planes = len(places.index)
+    linear = _linear((places.index - lows)[:, kept], shape)
+    order: Sequence[int] = range(planes)
+    if linear is not None and not np.array_equal(linear, np.arange(planes)):
+        order = [int(i) for i in np.argsort(linear, kind="stable")]
+    origin = {places.names[axis]: low for axis, low in enumerate(lows) if low}
+    true_axes = list(zip(names, shape, strict=True))
     if samples:
         names = ["ch" if name == "c" else name for name in names]
+    if len(names) == 1 and names[0] == _UNKNOWN:
+        names = ["z"]
     custom = sum(axis_type(name) not in ("time", "space") for name in names)
-    ambiguous = len(set(names)) < len(names) or bool({"x", "y", "s"} & set(names))
-    if len(names) + samples > _MAX_LEADING or custom > 1 or ambiguous:
-        return flat_axes(planes, [(name, extent) for name, (_, extent) in zip(names, kept, strict=True)])
-    return Axes(tuple(names), tuple(extent for _, extent in kept))
+    ambiguous = len(set(names)) < len(names) or bool(_TAKEN & set(names))
+    if not names:
+        axes = flat_axes(planes)
+    elif len(names) + samples > _MAX_LEADING or custom > 1 or ambiguous:
+        axes = flat_axes(planes, true_axes)
+    else:
+        axes = Axes(tuple(names), shape)
+    return Arrangement(axes, order, origin, absent, notes)
+
+
+def _at_least(places: Places, lows: Sequence[int], spans: Sequence[int]) -> list[int]:
+    """Declared extents, or more where planes lie beyond them."""
+    if places.declared == 0:
+        return list(spans)
+    return [
+        max(extent, low + span, span) for extent, low, span in zip(places.extents, lows, spans, strict=True)
+    ]
+
+
+def _linear(index: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
+    """Number of each place in C order; None for a grid too large to number."""
+    if prod(shape) >= 1 << 62:
+        return None
+    linear = np.zeros(len(index), np.int64)
+    for axis, extent in enumerate(shape):
+        linear = linear * extent + index[:, axis]
+    return linear
+
+
+def _absent(
+    places: Places, lows: Sequence[int], spans: Sequence[int], declared: int, full: bool
+) -> list[dict[str, int]]:
+    """Empty places of the declared grid, or of the box around the planes where only that is known."""
+    extents = _at_least(places, lows, spans)
+    whole = places.declared is None or declared == prod(places.extents)
+    if whole and min(lows, default=0) >= 0:
+        start, shape = [0] * len(extents), extents
+    elif full:
+        return []
+    else:
+        start, shape = list(lows), list(spans)
+    if prod(shape) > _MAX_GRID:
+        return []
+    linear = _linear(places.index - start, shape)
+    empty = np.ones(prod(shape), bool)
+    empty[linear] = False
+    named = [axis for axis, extent in enumerate(shape) if extent > 1]
+    found = np.stack(np.unravel_index(np.flatnonzero(empty)[:_MAX_ABSENT], shape), axis=1)
+    return [{places.names[axis]: int(row[axis]) + start[axis] for axis in named} for row in found]
+
+
+def _absence_notes(absent: Sequence[dict[str, int]], planes: int, declared: int) -> tuple[str, ...]:
+    missing = declared - planes
+    if missing <= 0:
+        return ()
+    named = [" ".join(f"{axis}={i}" for axis, i in place.items()) for place in absent[:_NAMED_ABSENT]]
+    tail = ", ..." if missing > len(named) else ""
+    where = f": {', '.join(named)}{tail}" if named else ""
+    return (f"{missing} of {declared} declared frames absent from this file{where}",)

@@ -1,33 +1,27 @@
 """What the file's own metadata says of its planes: their order, axes, sizes, channels.
 
-tifffile knows the dialects (OME, ImageJ, Micro-Manager, STK, LSM, ...). Whatever it cannot
-read, or reads in contradiction to the page layout, is left out: metadata never stops packing.
+The dialects (OME, ImageJ, Micro-Manager, MetaMorph, LSM, ...) are read by `archive.dialects`.
+Whatever cannot be read, or contradicts the page layout, is left out: metadata never stops packing.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from math import prod
+from dataclasses import dataclass, field
 from typing import Any
 
-from napari_decant.archive._axes import Axes, axes_of_letters, flat_axes
+from napari_decant.archive._axes import Arrangement, Axes, arrange, flat_axes
 from napari_decant.archive._layout import FileLayout
+from napari_decant.archive.dialects import Channel, Reading, TagReader, read_dialects
 from napari_decant.stores._positional import PositionalFile
-from napari_decant.stores._stream import PositionalStream
 
-__all__ = ["Channel", "Description", "describe"]
+__all__ = ["Channel", "Description", "describe", "describe_reading"]
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Channel:
-    """How one channel is called and shown."""
-
-    label: str = ""
-    color: str = ""
+_PHOTOMETRIC = 262
+_MIN_IS_WHITE, _RGB = 0, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +44,10 @@ class Description:
         ``"ome"``, ``"imagej"``, ...
     inverted : bool
         Min-is-white: a matter of display, the values stay.
+    rgb : bool
+        Whether the samples of a pixel are red, green, blue (and alpha).
+    acquisition : dict
+        What ``.zattrs`` says of the acquisition under ``decant``: JSON values.
     notes : tuple of str
         What was not understood, for the report.
     """
@@ -61,66 +59,107 @@ class Description:
     channels: tuple[Channel, ...] = ()
     dialect: str = ""
     inverted: bool = False
+    rgb: bool = False
+    acquisition: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 def describe(file: PositionalFile, layout: FileLayout) -> Description:
-    """Read the metadata of a file whose planes are listed in ``layout``."""
-    import tifffile
-
-    from napari_decant.archive._physical import physical_facts
-
-    plain = Description(flat_axes(len(layout.planes)), range(len(layout.planes)))
+    """Read the metadata of a file whose planes are listed in ``layout``; only this file is read."""
     try:
-        # A file object, and no following of links to other files: only this file is read.
-        with (
-            PositionalStream(file) as stream,
-            tifffile.TiffFile(stream, name="input.tif", _multifile=False) as tif,
-        ):
-            described = _place(tif, layout) or plain
-            return replace(described, **physical_facts(tif, described.axes, layout.planes[0].samples))
+        tags = TagReader(file, layout)
+        photometric = tags.integers(_PHOTOMETRIC)
+        reading = read_dialects(tags)
+        if reading.rgb is None:
+            reading.rgb = photometric == [_RGB]
+        return describe_reading(
+            reading, len(layout.planes), tags.samples, inverted=photometric == [_MIN_IS_WHITE]
+        )
     except Exception as error:  # noqa: BLE001 - any fault of foreign metadata; the bytes are safe without it
         logger.warning(
             "the metadata of %s could not be read (%s); its planes are packed in file order", file.uri, error
         )
-        return replace(plain, notes=(f"the file's metadata could not be read: {error}",))
+        note = f"the file's metadata could not be read: {error}"
+        return Description(flat_axes(len(layout.planes)), range(len(layout.planes)), notes=(note,))
 
 
-def _place(tif: Any, layout: FileLayout) -> Description | None:
-    """Axes from the series that holds exactly the listed planes; None if there is none."""
-    index: dict[int, int] = {}
-    for i, offset in enumerate(layout.ifd_offsets):
-        index.setdefault(offset, i)
-    stack = len(index) == 1 and len(layout.planes) > 1
-    parts: list[tuple[str, tuple[int, ...], list[int]]] = []
-    for series in tif.series:
-        order = (
-            list(range(len(layout.planes)))
-            if stack
-            else [index.get(_offset(page), -1) for page in series.pages]
-        )
-        if not order or -1 in order:
-            continue
-        leading = [
-            (letter, extent)
-            for letter, extent in zip(series.axes, series.shape, strict=True)
-            if letter not in "YXS"
-        ]
-        shape = tuple(int(extent) for _, extent in leading)
-        if prod(shape) == len(order):
-            parts.append(("".join(letter for letter, _ in leading), shape, order))
-    if not parts:
-        return None
-    letters, shape, order = parts[0]
-    if len(parts) > 1 and all(part[:2] == parts[0][:2] for part in parts):
-        # several images of one kind, such as the positions of a stage
-        letters, shape = "P" + letters, (len(parts), *shape)
-        order = [i for part in parts for i in part[2]]
-    if sorted(order) != list(range(len(layout.planes))):
-        return None
-    axes: Axes = axes_of_letters(letters, shape, samples=layout.planes[0].samples > 1)
-    return Description(axes, order)
+def describe_reading(reading: Reading, planes: int, samples: int, *, inverted: bool = False) -> Description:
+    """Make a description of what the metadata of a file (or of a series) states.
+
+    Parameters
+    ----------
+    reading : Reading
+        Facts by plane.
+    planes, samples : int
+        Number of planes, samples of a pixel.
+    inverted : bool
+        Min-is-white.
+    """
+    arrangement = arrange(reading.places, planes, samples=samples > 1)
+    axes = arrangement.axes
+    # A flat z axis is no depth: its planes are not a z step apart.
+    depth = planes == 1 or ("z" in axes.plane_order and not axes.true_axes and reading.places is not None)
+    steps = {axis: step for axis, step in reading.steps.items() if axis != "z" or depth}
+    return Description(
+        axes,
+        arrangement.order,
+        {axis: size for axis, (size, _) in steps.items()},
+        {axis: unit for axis, (_, unit) in steps.items()},
+        _channels_of_axis(reading, arrangement, samples),
+        reading.dialect,
+        inverted,
+        bool(reading.rgb) and samples in (3, 4),
+        _acquisition(reading, arrangement, planes),
+        (*reading.notes, *arrangement.notes),
+    )
 
 
-def _offset(page: Any) -> int:
-    return int(page.offset) if page is not None else -1
+def _channels_of_axis(reading: Reading, arrangement: Arrangement, samples: int) -> tuple[Channel, ...]:
+    """Channels along the channel axis, or of the only channel that is here."""
+    channels = tuple(reading.channels)
+    places = reading.places
+    if samples > 1 or places is None or "c" not in places.names:
+        return channels
+    # Of a file that holds some channels of a set, the first one need not be channel 0.
+    return channels[arrangement.origin.get("c", 0) :]
+
+
+def _acquisition(reading: Reading, arrangement: Arrangement, planes: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    if reading.steps:
+        facts["steps"] = {axis: {"size": s, "unit": u} for axis, (s, u) in sorted(reading.steps.items())}
+    names = [channel.label for channel in reading.channels]
+    if any(names):
+        facts["channels"] = names
+    if any(reading.positions):
+        facts["positions"] = list(reading.positions)
+    if reading.date:
+        facts["date"] = reading.date
+    if arrangement.origin:
+        facts["first_index"] = dict(arrangement.origin)
+    if arrangement.absent:
+        facts["absent"] = list(arrangement.absent)
+    if arrangement.axes.true_axes and reading.places is not None and not _is_grid(arrangement):
+        facts["places"] = reading.places.index[:_MAX_PLACES].tolist()
+        facts["place_axes"] = list(reading.places.names)
+    for name, values in (
+        ("exposure_seconds", reading.exposures),
+        ("plane_times_seconds", reading.times),
+        ("plane_labels", reading.labels),
+    ):
+        if values:
+            listed = [values.get(plane) for plane in arrangement.order]
+            same = name == "exposure_seconds" and len(set(listed)) == 1
+            facts[name] = listed[0] if same else listed
+    return facts
+
+
+_MAX_PLACES = 10_000
+
+
+def _is_grid(arrangement: Arrangement) -> bool:
+    """Whether the true axes of flattened planes say where each of them belongs."""
+    count = 1
+    for _, extent in arrangement.axes.true_axes:
+        count *= extent
+    return count == arrangement.axes.planes

@@ -1,0 +1,258 @@
+"""Read the OME-XML of one file: images, their dimensions, channels, and which directory holds which plane."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from napari_decant.archive.dialects._reading import MAX_LISTED, clean, number, whole
+from napari_decant.archive.dialects._xml import read_xml
+from napari_decant.errors import FormatError
+
+__all__ = ["OmeChannel", "OmeDocument", "OmeImage", "PlaneFacts", "read_ome"]
+
+_MAX_IMAGES = 10_000
+_MAX_CHANNELS = 4096
+_MAX_FILES = 10_000
+_ROW = 5
+
+
+@dataclass(slots=True)
+class OmeChannel:
+    """One ``Channel``: its name, its colour as a signed RGBA integer, how many samples it has."""
+
+    name: str = ""
+    color: int | None = None
+    samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneFacts:
+    """One ``Plane``: its place (c, z, t), seconds since the start, exposure in seconds."""
+
+    place: tuple[int, int, int]
+    delta: tuple[float, str] | None
+    exposure: tuple[float, str] | None
+
+
+@dataclass(slots=True)
+class OmeImage:
+    """One ``Image`` and its ``Pixels``.
+
+    Attributes
+    ----------
+    order : str
+        ``DimensionOrder``, fastest first: ``"XYCZT"``.
+    sizes : dict of str to int
+        ``SizeC``, ``SizeZ``, ``SizeT`` by their letter.
+    steps : dict of str to (float, str)
+        Physical sizes of ``X``, ``Y``, ``Z`` and the time increment ``T``, each with its unit.
+    rows : array of int
+        ``TiffData`` of this file, five numbers each: directory (-1 unless given), number of planes
+        (-1 unless given), first C, Z, T.
+    elsewhere : int
+        Planes that lie in other files.
+    """
+
+    name: str = ""
+    position: str = ""
+    date: str = ""
+    order: str = "XYCZT"
+    sizes: dict[str, int] = field(default_factory=dict)
+    steps: dict[str, tuple[float, str]] = field(default_factory=dict)
+    channels: list[OmeChannel] = field(default_factory=list)
+    rows: array[int] = field(default_factory=lambda: array("q"))
+    others: array[int] = field(default_factory=lambda: array("q"))
+    elsewhere: int = 0
+    facts: list[PlaneFacts] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OmeDocument:
+    """One OME-XML.
+
+    Attributes
+    ----------
+    is_ome : bool
+        Whether the root element is that of OME-XML.
+    images : list of OmeImage
+    files : dict of str to str
+        Other files that hold planes of the images, by UUID (names as written; nothing is opened).
+    companion : str
+        Name of the file that holds the metadata instead (``BinaryOnly``).
+    """
+
+    is_ome: bool = False
+    images: list[OmeImage] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    companion: str = ""
+
+
+def read_ome(read: Callable[[int, int], bytes], size: int, name: str, pages: int) -> OmeDocument:
+    """Parse OME-XML, from a TIFF's description or a companion file.
+
+    Parameters
+    ----------
+    read : callable
+        ``read(position, length)`` within the document.
+    size : int
+        Its length in bytes.
+    name : str
+        Name of the file whose planes are wanted, to tell its planes from those of other files.
+    pages : int
+        How many pages it has; bounds what is kept.
+
+    Raises
+    ------
+    UnsafeInput, FormatError
+        See `read_xml`; or the document has more parts than any honest one.
+    """
+    return read_xml(read, size, lambda: _Reader(name, pages)).finish()
+
+
+class _Reader:
+    def __init__(self, name: str, pages: int) -> None:
+        self._document = OmeDocument()
+        self._name = name.casefold()
+        self._max_rows = _ROW * (4 * pages + 64)
+        self._path: list[str] = []
+        self._uuid = ""
+        self._data: tuple[int, int, int, int, int] | None = None
+        self._file = ""
+        self._data_uuid = ""
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._path.append(name)
+        if len(self._path) == 1:
+            self._document.is_ome = name == "OME"
+            self._uuid = _uuid(attributes.get("UUID", ""))
+        elif handler := _STARTS.get((self._path[-2], name)):
+            handler(self, attributes)
+
+    def end(self, name: str, text: str) -> None:
+        self._path.pop()
+        parent = self._path[-1] if self._path else ""
+        if name == "TiffData" and self._data is not None:
+            self._end_data(self._data)
+            self._data = None
+        elif (parent, name) == ("TiffData", "UUID"):
+            self._data_uuid = _uuid(text)
+        elif (parent, name) == ("Image", "AcquisitionDate"):
+            self._image.date = clean(text)
+
+    def finish(self) -> OmeDocument:
+        document = self._document
+        own = any(image.rows for image in document.images)
+        if not own and len(document.files) == 1 and any(image.others for image in document.images):
+            # The one file that it speaks of must be this one, under another name.
+            document.files.clear()
+            for image in document.images:
+                image.rows, image.elsewhere = image.others, 0
+        return document
+
+    @property
+    def _image(self) -> OmeImage:
+        if not self._document.images:
+            raise FormatError("its OME-XML has pixels outside of an image")
+        return self._document.images[-1]
+
+    def _start_image(self, attributes: dict[str, str]) -> None:
+        if len(self._document.images) >= _MAX_IMAGES:
+            raise FormatError("its OME-XML has too many images")
+        self._document.images.append(OmeImage(name=clean(attributes.get("Name", ""))))
+
+    def _start_stage(self, attributes: dict[str, str]) -> None:
+        self._image.position = clean(attributes.get("Name", ""))
+
+    def _start_pixels(self, attributes: dict[str, str]) -> None:
+        image = self._image
+        order = attributes.get("DimensionOrder", "XYCZT").upper()
+        if sorted(order) != sorted("XYCZT"):
+            raise FormatError(f"its OME-XML has the unknown dimension order {clean(order)!r}")
+        image.order = order
+        for axis in "CZT":
+            image.sizes[axis] = whole(attributes.get(f"Size{axis}", "1"), 1, 1 << 31) or 1
+        for axis in "XYZ":
+            size = number(attributes.get(f"PhysicalSize{axis}"))
+            if size is not None:
+                image.steps[axis] = (size, attributes.get(f"PhysicalSize{axis}Unit", "µm"))
+        increment = number(attributes.get("TimeIncrement"))
+        if increment is not None:
+            image.steps["T"] = (increment, attributes.get("TimeIncrementUnit", "s"))
+
+    def _start_channel(self, attributes: dict[str, str]) -> None:
+        channels = self._image.channels
+        if len(channels) < _MAX_CHANNELS:
+            color = whole(attributes.get("Color"), -(1 << 31), (1 << 32) - 1)
+            samples = whole(attributes.get("SamplesPerPixel"), 1, 1 << 16)
+            channels.append(OmeChannel(clean(attributes.get("Name", "")), color, samples))
+
+    def _start_data(self, attributes: dict[str, str]) -> None:
+        given = whole(attributes.get("IFD")) if "IFD" in attributes else -1
+        count = attributes.get("PlaneCount", attributes.get("NumPlanes"))
+        planes = whole(count) if count is not None else -1
+        first = [whole(attributes.get(f"First{axis}", "0")) for axis in "CZT"]
+        self._file = self._data_uuid = ""
+        if given is None or planes is None or None in first:
+            return
+        c, z, t = (index or 0 for index in first)
+        self._data = (given, planes, c, z, t)
+
+    def _start_uuid(self, attributes: dict[str, str]) -> None:
+        self._file = attributes.get("FileName", "")
+
+    def _end_data(self, row: tuple[int, int, int, int, int]) -> None:
+        image = self._image
+        if self._is_own():
+            kept = image.rows
+        else:
+            files = self._document.files
+            key = self._data_uuid or self._file
+            if len(files) < _MAX_FILES:
+                files.setdefault(key, clean(self._file))
+            image.elsewhere += row[1] if row[1] >= 0 else 1
+            kept = image.others
+        if len(kept) < self._max_rows:
+            kept.extend(row)
+
+    def _is_own(self) -> bool:
+        if self._data_uuid and self._uuid:
+            return self._data_uuid == self._uuid
+        base = self._file.replace("\\", "/").rpartition("/")[2].casefold()
+        return not base or base == self._name
+
+    def _start_plane(self, attributes: dict[str, str]) -> None:
+        facts = self._image.facts
+        place = [whole(attributes.get(f"The{axis}", "0"), 0, 1 << 31) for axis in "CZT"]
+        if len(facts) >= MAX_LISTED or None in place:
+            return
+        c, z, t = (index or 0 for index in place)
+        delta, exposure = number(attributes.get("DeltaT")), number(attributes.get("ExposureTime"))
+        if delta is not None or exposure is not None:
+            facts.append(
+                PlaneFacts(
+                    (c, z, t),
+                    None if delta is None else (delta, attributes.get("DeltaTUnit", "s")),
+                    None if exposure is None else (exposure, attributes.get("ExposureTimeUnit", "s")),
+                )
+            )
+
+    def _start_binary_only(self, attributes: dict[str, str]) -> None:
+        self._document.companion = clean(attributes.get("MetadataFile", "")) or "another file"
+
+
+def _uuid(text: str) -> str:
+    return text.strip().casefold().removeprefix("urn:uuid:")
+
+
+_STARTS: dict[tuple[str, str], Callable[[_Reader, dict[str, str]], None]] = {
+    ("OME", "Image"): _Reader._start_image,
+    ("OME", "BinaryOnly"): _Reader._start_binary_only,
+    ("Image", "StageLabel"): _Reader._start_stage,
+    ("Image", "Pixels"): _Reader._start_pixels,
+    ("Pixels", "Channel"): _Reader._start_channel,
+    ("Pixels", "TiffData"): _Reader._start_data,
+    ("Pixels", "Plane"): _Reader._start_plane,
+    ("TiffData", "UUID"): _Reader._start_uuid,
+}
