@@ -1,0 +1,141 @@
+"""Open locations as layers: choose among several images, tell the user what is odd, let go afterwards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import napari_decant.archive  # noqa: F401 - registers how archives of TIFFs kept as they are open
+from napari_decant.errors import ChoiceNeeded, DecantError
+from napari_decant.images import ImageEntry
+from napari_decant.plugin._layers import LayerData, layer_data
+from napari_decant.plugin._opened import OpenedImage
+from napari_decant.plugin._watch import watch
+
+__all__ = ["Choose", "Tell", "read_for_napari", "read_layers"]
+
+logger = logging.getLogger(__name__)
+_SHOWN_WARNINGS = 3
+_MOST_AT_ONCE = 16  # images opened where nobody can be asked
+
+Choose = Callable[[str, Sequence[ImageEntry]], Sequence[ImageEntry]]
+"""Asks which of several images to open: (message, entries) to entries."""
+
+Tell = Callable[[str], None]
+"""Shows a sentence to the user."""
+
+
+def read_for_napari(locations: Sequence[str]) -> Sequence[LayerData | tuple[None]]:
+    """Read for a viewer: with a window, questions and errors are shown in it.
+
+    Returns
+    -------
+    list
+        Layer data; ``[(None,)]`` where there is nothing to add and the user was told why.
+
+    Raises
+    ------
+    DecantError
+        Something cannot be opened and there is no window to say so.
+    """
+    viewer = _current_viewer()
+    if viewer is None:
+        return [layer for location in locations for layer in read_layers(location)]
+    from napari.utils.notifications import show_error  # type: ignore[import-untyped]
+
+    from napari_decant.plugin._chooser import choose_images
+
+    layers: list[LayerData] = []
+    for location in locations:
+        try:
+            layers += read_layers(location, choose=choose_images)
+        except DecantError as error:
+            show_error(str(error))
+    watch(viewer)
+    return layers or [(None,)]
+
+
+def read_layers(location: str, *, choose: Choose | None = None, tell: Tell | None = None) -> list[LayerData]:
+    """Open everything that a location shows: its image, or the chosen ones of several, with their labels.
+
+    Parameters
+    ----------
+    location : str
+        See `napari_decant.images.open_image`.
+    choose : callable, optional
+        Asked where there are several images; without it the first 16 are opened.
+    tell : callable, optional
+        Gets what the user should know; napari's notifications by default.
+
+    Raises
+    ------
+    DecantError
+        Nothing can be opened; the message says why.
+    """
+    tell = tell or _notify
+    try:
+        opened = [OpenedImage(location)]
+    except ChoiceNeeded as choice:
+        opened = _several(location, choice, choose or _first_ones, tell)
+    layers: list[LayerData] = []
+    for image in opened:
+        layers += layer_data(image)
+        labels, problems = _labels(location, image)
+        layers += labels
+        _tell_warnings(image.image.name, [*image.image.warnings, *problems], tell)
+    return layers
+
+
+def _several(location: str, choice: ChoiceNeeded, choose: Choose, tell: Tell) -> list[OpenedImage]:
+    entries: list[ImageEntry] = [entry for entry in choice.choices if isinstance(entry, ImageEntry)]
+    usable = [entry for entry in entries if entry.error is None and entry.kind != "labels"]
+    chosen = choose(str(choice), entries) if usable else ()
+    opened = [OpenedImage(location, _which(entry)) for entry in chosen]
+    if len(opened) < len(usable):
+        tell(f"{location} holds {len(usable):,} images; {len(opened):,} of them opened")
+    elif opened:
+        tell(f"{location} holds {len(opened):,} images; all are opened")
+    return opened
+
+
+def _first_ones(message: str, entries: Sequence[ImageEntry]) -> Sequence[ImageEntry]:
+    usable = [entry for entry in entries if entry.error is None and entry.kind != "labels"]
+    return usable[:_MOST_AT_ONCE]
+
+
+def _which(entry: ImageEntry) -> str:
+    return f"{entry.path}#{entry.multiscale_index}" if entry.multiscale_index else entry.path
+
+
+def _labels(location: str, opened: OpenedImage) -> tuple[list[LayerData], list[str]]:
+    """Layers of the label images that belong to an image, and what kept others from opening."""
+    layers: list[LayerData] = []
+    problems = []
+    for name in opened.image.labels:
+        path = f"{opened.image.path}/labels/{name}".lstrip("/")
+        try:
+            layers += layer_data(OpenedImage(location, path))
+        except DecantError as error:
+            problems.append(f"the labels {name!r} do not open: {error}")
+    return layers, problems
+
+
+def _tell_warnings(name: str, warnings: Sequence[str], tell: Tell) -> None:
+    if not warnings:
+        return
+    shown = "; ".join(warnings[:_SHOWN_WARNINGS])
+    rest = len(warnings) - _SHOWN_WARNINGS
+    tell(f"{name}: {shown}" + (f"; and {rest} more, see the log" if rest > 0 else ""))
+
+
+def _notify(text: str) -> None:
+    from napari.utils.notifications import show_warning
+
+    show_warning(text)
+
+
+def _current_viewer() -> Any:
+    from napari import current_viewer  # type: ignore[import-untyped]
+
+    return current_viewer()

@@ -1,0 +1,68 @@
+"""``napari-decant view``: a napari window with images in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import napari  # type: ignore[import-untyped]
+
+__all__ = ["add_to_viewer", "open_viewer", "view"]
+
+
+def view(paths: Sequence[Path]) -> None:
+    """Open images in napari and return when the window is closed.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Archives, OME-Zarr folders and zip files, TIFFs.
+
+    Raises
+    ------
+    DecantError
+        One of them cannot be opened; no window stays.
+    """
+    import napari
+
+    viewer = open_viewer(show=False)
+    try:
+        for path in paths:
+            add_to_viewer(viewer, path)
+    except BaseException:
+        viewer.close()
+        raise
+    viewer.window.show()
+    napari.run()
+
+
+def open_viewer(*, show: bool) -> napari.Viewer:
+    """Make a viewer that reads planes in a thread of its own, so that slow disks do not stop the window."""
+    # Napari takes its preferences from the environment without saving them; the user's own choice stands.
+    os.environ.setdefault("NAPARI_ASYNC", "1")
+    import napari
+
+    from napari_decant.plugin._watch import watch
+
+    viewer = napari.Viewer(show=show)
+    watch(viewer)
+    return viewer
+
+
+def add_to_viewer(viewer: napari.Viewer, path: Path) -> list[napari.layers.Layer]:
+    """Add what a path shows; several images are asked about in a dialog.
+
+    Raises
+    ------
+    DecantError
+        As `napari_decant.plugin.read_layers`.
+    """
+    from napari.layers import Layer  # type: ignore[import-untyped]
+
+    from napari_decant.plugin._chooser import choose_images
+    from napari_decant.plugin._open import read_layers
+
+    return [viewer.add_layer(Layer.create(*data)) for data in read_layers(str(path), choose=choose_images)]
