@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from napari_decant.errors import Cancelled
 
-__all__ = ["CancelToken", "Progress", "ProgressCallback", "ignore_progress"]
+__all__ = ["CancelToken", "FileProgress", "Progress", "ProgressCallback", "ignore_progress", "read_progress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,41 @@ ProgressCallback = Callable[[Progress], None]
 
 def ignore_progress(event: Progress) -> None:
     """Do nothing with the event: the default callback."""
+
+
+class FileProgress:
+    """A progress callback for another process: `read_progress` reads the last event from a small file.
+
+    Parameters
+    ----------
+    path : Path
+        In a folder that both processes see.
+    """
+
+    _SECONDS = 0.2  # between two writes
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._next = 0.0
+
+    def __call__(self, event: Progress) -> None:
+        """Write the event, unless the last one is very fresh."""
+        now = time.monotonic()
+        if now < self._next and event.done < event.total:
+            return
+        self._next = now + self._SECONDS
+        line = json.dumps([event.stage, event.done, event.total, event.item, event.unit])
+        # One write of one line: a reader sees the old line or the new one, or skips a torn one.
+        self.path.write_text(line + "\n", encoding="utf-8")
+
+
+def read_progress(path: Path) -> Progress | None:
+    """The last event that a `FileProgress` wrote; None before the first one."""
+    try:
+        stage, done, total, item, unit = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return Progress(stage, done, total, item, unit)
 
 
 class CancelToken:

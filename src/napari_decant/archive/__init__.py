@@ -1,11 +1,15 @@
 """The archive format: pack, verify, restore, look inside."""
 
+from napari_decant.archive._batch import BatchReport, BatchRow, pack_batch, restore_folder, write_reports
 from napari_decant.archive._codec import PixelCodec, parse_codec
+from napari_decant.archive._delete import Deletion, delete_sources
 from napari_decant.archive._info import info
 from napari_decant.archive._manifest import Manifest, load_manifest
 from napari_decant.archive._original import OriginalFile, OriginalStream, open_original
 from napari_decant.archive._pack import SUFFIX, archive_path, pack
+from napari_decant.archive._pack_series import pack_series, series_path
 from napari_decant.archive._pages import Reason
+from napari_decant.archive._plan import TIFF_SUFFIXES, PlanRow, plan
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._report import (
     ArchiveInfo,
@@ -15,30 +19,46 @@ from napari_decant.archive._report import (
     RestoreReport,
     VerifyReport,
 )
-from napari_decant.archive._restore import restore
+from napari_decant.archive._restore import find_archives, restore
+from napari_decant.archive._series import SeriesPlan, plan_series
 from napari_decant.archive._verify import verify
 
 __all__ = [
     "SUFFIX",
+    "TIFF_SUFFIXES",
     "Archive",
     "ArchiveInfo",
     "ArchivedFile",
+    "BatchReport",
+    "BatchRow",
+    "Deletion",
     "Manifest",
     "MemberState",
     "OriginalFile",
     "OriginalStream",
     "PackReport",
     "PixelCodec",
+    "PlanRow",
     "Problem",
     "Reason",
     "RestoreReport",
+    "SeriesPlan",
     "VerifyReport",
     "archive_path",
+    "delete_sources",
+    "find_archives",
     "info",
     "load_manifest",
     "open_original",
     "pack",
+    "pack_batch",
+    "pack_series",
     "parse_codec",
+    "plan",
+    "plan_series",
     "restore",
+    "restore_folder",
+    "series_path",
     "verify",
+    "write_reports",
 ]

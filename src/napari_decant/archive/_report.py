@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ArchiveInfo", "MemberState", "PackReport", "Problem", "RestoreReport", "VerifyReport"]
+__all__ = ["ArchiveInfo", "Jsonable", "MemberState", "PackReport", "Problem", "RestoreReport", "VerifyReport"]
 
 
-class _Jsonable:
-    """Dataclasses whose paths become text in JSON."""
+class Jsonable:
+    """Dataclasses that turn into plain data."""
+
+    __slots__ = ()
+
+    def hidden(self) -> tuple[str, ...]:
+        """Names of fields that are left out."""
+        return ()
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain data."""
-        return _plain(asdict(self))  # type: ignore[call-overload, no-any-return]
+        """The report as plain data: paths as text, tuples as lists."""
+        skipped = self.hidden()
+        names = [item.name for item in fields(self) if item.name not in skipped]  # type: ignore[arg-type]
+        return {name: _plain(getattr(self, name)) for name in names}
 
 
 def _plain(value: Any) -> Any:
@@ -22,11 +30,13 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Jsonable):
+        return value.to_json()
     return str(value) if isinstance(value, Path) else value
 
 
 @dataclass(frozen=True, slots=True)
-class PackReport(_Jsonable):
+class PackReport(Jsonable):
     """What `pack` did.
 
     Attributes
@@ -70,7 +80,7 @@ class PackReport(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem(_Jsonable):
+class Problem(Jsonable):
     """One thing that is wrong with an archive.
 
     Attributes
@@ -89,7 +99,7 @@ class Problem(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class MemberState(_Jsonable):
+class MemberState(Jsonable):
     """One original file inside an archive: ``whole`` is None where its bytes were not recomputed."""
 
     name: str
@@ -99,7 +109,7 @@ class MemberState(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport(_Jsonable):
+class VerifyReport(Jsonable):
     """What `verify` found.
 
     Attributes
@@ -126,7 +136,7 @@ class VerifyReport(_Jsonable):
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain data."""
-        return {**_Jsonable.to_json(self), "ok": self.ok}
+        return {**Jsonable.to_json(self), "ok": self.ok}
 
     def sentence(self) -> str:
         """The result in words; a quick look never says "whole"."""
@@ -141,7 +151,7 @@ class VerifyReport(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreReport(_Jsonable):
+class RestoreReport(Jsonable):
     """What `restore` wrote: the files, each with its hash recomputed from the finished file."""
 
     archive: Path
@@ -152,7 +162,7 @@ class RestoreReport(_Jsonable):
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveInfo(_Jsonable):
+class ArchiveInfo(Jsonable):
     """What is inside an archive, read from its metadata alone."""
 
     archive: Path

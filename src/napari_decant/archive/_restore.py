@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from napari_decant.archive._hashing import FollowingHasher
-from napari_decant.archive._manifest import safe_relpath
+from napari_decant.archive._manifest import MANIFEST_KEY, safe_relpath
+from napari_decant.archive._names import natural_key
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._rebuild import rebuild
 from napari_decant.archive._report import RestoreReport
@@ -16,7 +18,47 @@ from napari_decant.progress import CancelToken, Progress, ProgressCallback, igno
 from napari_decant.stores import LocalFile
 from napari_decant.stores._atomic import AtomicFile, storage_error
 
-__all__ = ["restore"]
+__all__ = ["find_archives", "restore"]
+
+
+def find_archives(paths: Sequence[Path]) -> dict[Path, str]:
+    """Archives among paths and below folders, each with its place below what was given.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Archives (files, or unpacked folders), or folders that hold archives.
+
+    Returns
+    -------
+    dict
+        POSIX path of each archive below the given folder, without the archive's suffix.
+
+    Raises
+    ------
+    UsageError
+        A path does not exist, or a folder holds no archive.
+    """
+    found: dict[Path, str] = {}
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist; check the path")
+        if not path.is_dir() or (path / MANIFEST_KEY).is_file():
+            found[path] = _stem(path.name)
+            continue
+        below = sorted(path.rglob("*"), key=lambda item: natural_key(item.relative_to(path).as_posix()))
+        inside = [item for item in below if item.name.endswith(".zarr") and (item / MANIFEST_KEY).is_file()]
+        files = [item for item in below if item.name.endswith(".zarr.zip") and item.is_file()]
+        archives = inside + [file for file in files if not any(folder in file.parents for folder in inside)]
+        if not archives:
+            raise UsageError(f"{path} holds no archives (NAME.zarr.zip); choose another folder")
+        for archive in archives:
+            found[archive] = _stem(archive.relative_to(path).as_posix())
+    return found
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".zip").removesuffix(".zarr")
 
 
 def restore(

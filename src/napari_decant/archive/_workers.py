@@ -13,7 +13,7 @@ import numpy as np
 from napari_decant.errors import UsageError
 from napari_decant.progress import CancelToken
 
-__all__ = ["BASE_MEMORY", "Scratch", "choose_workers", "ordered"]
+__all__ = ["BASE_MEMORY", "Scratch", "available_cores", "choose_workers", "ordered"]
 
 BASE_MEMORY = 400 << 20
 """Resident bytes of the program itself, before any plane is held."""
@@ -21,7 +21,8 @@ BASE_MEMORY = 400 << 20
 _PLANES_PER_WORKER = 4  # two raw and two encoded
 
 
-def _cores() -> int:
+def available_cores() -> int:
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # a cluster job may own only some of the machine's cores
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -51,7 +52,7 @@ def choose_workers(plane_bytes: int, workers: int | None, memory: int | None) ->
     """
     if workers is not None and workers < 1:
         raise UsageError(f"{workers} workers cannot do anything; ask for at least 1")
-    wanted = workers or _cores()
+    wanted = workers or available_cores()
     if memory is None:
         return wanted
     fit = max(0, memory - BASE_MEMORY) // max(1, _PLANES_PER_WORKER * plane_bytes)

@@ -1,0 +1,274 @@
+"""Say what each given path will become before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from napari_decant.archive._codec import BYTES_CODEC, parse_codec
+from napari_decant.archive._describe import describe
+from napari_decant.archive._geometry import segments_to_array
+from napari_decant.archive._layout import FileLayout, plan_file
+from napari_decant.archive._names import natural_key
+from napari_decant.archive._pack import archive_path
+from napari_decant.archive._pack_series import series_path
+from napari_decant.archive._report import Jsonable
+from napari_decant.archive._series import SeriesPlan, list_folder, plan_series
+from napari_decant.archive._source import Source
+from napari_decant.errors import DecantError, UsageError
+from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
+
+__all__ = ["TIFF_SUFFIXES", "PlanRow", "find_tiffs", "plan"]
+
+TIFF_SUFFIXES = (".tif", ".tiff", ".btf", ".tf2", ".tf8", ".lsm", ".stk", ".svs", ".ndpi", ".scn", ".qptiff")
+"""What a folder is searched for; a file that is named itself may be called anything."""
+
+_SAMPLES = 3  # planes or blocks compressed for the estimate
+_SAMPLE_BYTES = 1 << 20
+_DOCUMENTS = 5000  # bytes of metadata and directory in an archive of one file
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow(Jsonable):
+    """One archive to be.
+
+    Attributes
+    ----------
+    source : Path
+        The file, or the folder of a series.
+    target : Path
+        The archive.
+    kind : {"file", "series"}
+    mode : {"byte-exact", "verbatim", "series", "failed"}
+    reason : str or None
+        Why it is kept verbatim (a code), or cannot be packed (a sentence).
+    original_size, estimated_size : int
+        Bytes; the estimate comes from compressing a few samples.
+    axes : tuple of str
+    shape : tuple of int
+        Of the image; empty if verbatim.
+    dtype : str
+    members : int
+        Files inside.
+    notes : tuple of str
+    mtime_ns : int
+        Of a single source when it was looked at.
+    relative : str
+        POSIX path of the source below the path that was given, for reports.
+    exit_code : int
+        Of a failure.
+    """
+
+    source: Path
+    target: Path
+    kind: str
+    mode: str
+    reason: str | None
+    original_size: int
+    estimated_size: int = 0
+    axes: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    members: int = 1
+    notes: tuple[str, ...] = ()
+    mtime_ns: int = 0
+    relative: str = ""
+    exit_code: int = 0
+    series: SeriesPlan | None = field(default=None, repr=False, compare=False)
+
+    def hidden(self) -> tuple[str, ...]:
+        """Fields that are no part of the row's JSON."""
+        return ("series",)
+
+
+def find_tiffs(folder: Path) -> Iterator[Path]:
+    """TIFFs below a folder in natural order; links are passed by (see `plan`)."""
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted((name for name in folders if not name.endswith(".zarr")), key=natural_key)
+        for name in sorted(names, key=natural_key):
+            if name.lower().endswith(TIFF_SUFFIXES):
+                yield Path(root) / name
+
+
+def plan(
+    paths: Sequence[str | Path],
+    output_dir: str | Path | None = None,
+    *,
+    series: bool = False,
+    pattern: str | None = None,
+    codec: str = "default",
+    estimate: bool = True,
+    workers: int = 1,
+    progress: ProgressCallback = ignore_progress,
+    cancel: CancelToken | None = None,
+) -> list[PlanRow]:
+    """Look at files and folders and say what each will become; nothing is written.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        Files, or folders that are searched for TIFFs.
+    output_dir : path, optional
+        Where archives go; the tree below a given folder is kept. By default beside the sources.
+    series : bool
+        Pack each given folder (or the given files together) into one archive.
+    pattern : str, optional
+        How file names of a series give axes.
+    codec : str
+        For the estimate.
+    estimate : bool
+        Compress some samples to estimate sizes.
+    workers : int
+        Threads.
+
+    Returns
+    -------
+    list of PlanRow
+        In natural order. What cannot be packed is a row of mode ``"failed"`` with the reason.
+
+    Raises
+    ------
+    UsageError
+        A path does not exist, or a folder holds no TIFF.
+    UnsupportedOperation
+        A series holds links, or names that clash.
+    """
+    cancel = cancel or CancelToken()
+    output = None if output_dir is None else Path(output_dir)
+    given = [Path(path) for path in paths]
+    for path in given:
+        if not os.path.lexists(path):
+            raise UsageError(f"{path} does not exist; check the path")
+    if series:
+        return _plan_all_series(given, output, pattern, codec, estimate, workers, progress, cancel)
+    found = list(dict.fromkeys(item for path in given for item in _files_of(path)))
+
+    def look(item: tuple[Path, Path]) -> PlanRow:
+        cancel.check()
+        file, base = item
+        relative = file.relative_to(base).as_posix() if file != base else file.name
+        folder = None if output is None else output / Path(relative).parent
+        return _plan_file(file, archive_path(file, folder), relative, codec, estimate)
+
+    rows: list[PlanRow] = []
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        for row in pool.map(look, found):
+            rows.append(row)
+            progress(Progress("plan", len(rows), len(found), row.relative, "files"))
+    return rows
+
+
+def _files_of(path: Path) -> list[tuple[Path, Path]]:
+    """Files to pack below a path, each with the folder that its relative name starts from."""
+    if not path.is_dir():
+        return [(path, path)]
+    files = [(file, path) for file in find_tiffs(path)]
+    if not files:
+        raise UsageError(f"{path} holds no TIFF files; choose another folder, or name the files themselves")
+    return files
+
+
+def _plan_file(file: Path, target: Path, relative: str, codec: str, estimate: bool) -> PlanRow:
+    try:
+        if relative != file.name and file.is_symlink():
+            raise UsageError(f"{file} is a link; links in a folder are not followed, name the file itself")
+        with Source(file) as source:
+            layout = plan_file(source.read_at, source.size)
+            size = _estimate(source, layout, codec) if estimate else 0
+            if not layout.planes:
+                return PlanRow(
+                    file, target, "file", "verbatim", layout.reason, source.size, size,
+                    mtime_ns=source.mtime_ns, relative=relative,
+                )  # fmt: skip
+            description = describe(source.file, layout)
+            first = layout.planes[0]
+            axes = (*description.axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
+            shape = (*description.axes.canonical_shape, *first.shape)
+            return PlanRow(
+                file, target, "file", "byte-exact", None, source.size, size, axes, shape, first.dtype.name, 1,
+                description.notes, source.mtime_ns, relative,
+            )  # fmt: skip
+    except DecantError as error:
+        code = error.exit_code
+        return PlanRow(file, target, "file", "failed", str(error), 0, relative=relative, exit_code=code)
+
+
+def _plan_all_series(
+    given: list[Path],
+    output: Path | None,
+    pattern: str | None,
+    codec: str,
+    estimate: bool,
+    workers: int,
+    progress: ProgressCallback,
+    cancel: CancelToken,
+) -> list[PlanRow]:
+    groups = [(list_folder(path), path) for path in given if path.is_dir()]
+    loose = sorted((path for path in given if not path.is_dir()), key=lambda path: natural_key(path.name))
+    if loose:
+        base = Path(os.path.commonpath([path.absolute().parent for path in loose]))
+        groups.append(([path.absolute() for path in loose], base))
+    rows = []
+    for files, base in groups:
+        planned = plan_series(files, base, pattern=pattern, workers=workers, progress=progress, cancel=cancel)
+        rows.append(_series_row(planned, series_path(planned, output), codec, estimate))
+    return rows
+
+
+def _series_row(planned: SeriesPlan, target: Path, codec: str, estimate: bool) -> PlanRow:
+    size = 0
+    if estimate:
+        step = max(1, len(planned.members) // _SAMPLES)
+        sampled = planned.members[::step][:_SAMPLES]
+        raw, packed = 1, 0
+        for member in sampled:
+            with Source(member.path) as source:
+                raw, packed = raw + source.size, packed + _packed_size(source, member.layout, codec)
+        size = _DOCUMENTS * (1 + len(planned.members) // 8) + planned.size * packed // raw
+    row = PlanRow(
+        planned.base, target, "series", "series", None, planned.size, size, members=len(planned.members),
+        notes=planned.notes, relative=planned.base.name, series=planned,
+    )  # fmt: skip
+    if planned.description is None:
+        return row
+    axes = planned.description.axes
+    first = next(plane for member in planned.members for plane in member.layout.planes)
+    names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
+    return PlanRow(
+        row.source, target, "series", "series", None, planned.size, size, names,
+        (*axes.canonical_shape, *first.shape), first.dtype.name, row.members, row.notes,
+        relative=row.relative, series=planned,
+    )  # fmt: skip
+
+
+def _estimate(source: Source, layout: FileLayout, codec: str) -> int:
+    """Size of the archive, from a few samples."""
+    return _DOCUMENTS + _packed_size(source, layout, codec)
+
+
+def _packed_size(source: Source, layout: FileLayout, codec: str) -> int:
+    if not source.size:
+        return 0
+    raw, packed = 0, 0
+    if layout.planes:
+        encoder = parse_codec(codec)
+        step = max(1, len(layout.planes) // _SAMPLES)
+        for plane in layout.planes[::step][:_SAMPLES]:
+            if plane.nbytes > 64 << 20:  # sampling must stay quick: take the file's own bytes instead
+                break
+            data = np.empty(plane.nbytes, np.uint8)
+            source.read_segments(plane, data)
+            array = np.empty(plane.shape, plane.dtype)
+            segments_to_array(plane, data, layout.byteorder, array)
+            rows = array[: max(1, len(array) * _SAMPLE_BYTES // max(1, plane.nbytes))]
+            raw, packed = raw + rows.nbytes, packed + len(encoder.encode(np.ascontiguousarray(rows)))
+    if not raw:
+        for start in range(0, source.size, max(1, source.size // _SAMPLES))[:_SAMPLES]:
+            block = np.frombuffer(source.read_at(start, _SAMPLE_BYTES), np.uint8)
+            raw, packed = raw + len(block), packed + len(BYTES_CODEC.encode(block))
+    return int(source.size * packed / max(1, raw))

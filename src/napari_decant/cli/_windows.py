@@ -1,0 +1,52 @@
+"""The verbs that open windows: view, demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from napari_decant.cli._common import app
+from napari_decant.errors import UsageError
+
+__all__ = ["demo", "view"]
+
+
+@app.command
+def view(paths: Annotated[list[Path], Parameter(negative=())]) -> int:
+    """Open images and archives in napari.
+
+    Parameters
+    ----------
+    paths
+        Archives, OME-Zarr folders or TIFFs.
+    """
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist; check the path")
+    _napari().view(paths)
+    return 0
+
+
+@app.command
+def demo(
+    *,
+    output: Annotated[Path, Parameter(("--output", "-o"), help="Folder for the results.")] = Path(
+        "demo-output"
+    ),
+    show: Annotated[bool | None, Parameter(help="Open a window; default: if there is a display.")] = None,
+) -> int:
+    """Pack, verify, restore and show a real microscope image."""
+    return int(_napari().run_demo(output, show=show))
+
+
+def _napari() -> Any:
+    """The part that needs napari, with a clear word if it is not installed."""
+    try:
+        import napari  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError as error:
+        raise UsageError('napari is not installed; run: pip install "napari-decant[all]"') from error
+    from napari_decant import plugin
+
+    return plugin
