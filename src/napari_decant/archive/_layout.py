@@ -17,6 +17,7 @@ __all__ = ["FileLayout", "Regions", "plan_file", "regions_of"]
 _IMAGE_DESCRIPTION = 270
 _STK_PLANES = 33629  # UIC2: its count is the number of planes behind the one directory
 _IMAGEJ_IMAGES = re.compile(rb"^images=(\d{1,9})\s*$", re.MULTILINE)
+_IMAGEJ_CHANNELS = re.compile(rb"^channels=(\d{1,9})\s*$", re.MULTILINE)
 _SHAPED = re.compile(rb'^\{"shape": \[([\d, ]{1,400})\]')
 
 
@@ -172,8 +173,7 @@ def _planes_behind(directory: TiffDirectory, ifd: Ifd, layout: PageLayout) -> in
     if stk is not None:
         count = stk.count
     elif text.startswith(b"ImageJ="):
-        match = _IMAGEJ_IMAGES.search(text)
-        count = int(match[1]) if match else 1
+        count = _imagej_images(text, layout.samples)
     elif shaped := _SHAPED.match(text):
         extents = [int(n) for n in shaped[1].split(b",") if n.strip()]
         pixels = 1
@@ -181,10 +181,20 @@ def _planes_behind(directory: TiffDirectory, ifd: Ifd, layout: PageLayout) -> in
             pixels *= extent
         count, rest = divmod(pixels * layout.dtype.itemsize, layout.nbytes)
         count = count if rest == 0 else 1
-    if count < 1 or int(layout.offsets[0]) + count * layout.nbytes > directory.size:
-        # ImageJ counts the samples of a planar composite as images: one page holds them all.
-        return 1
-    return count
+    fit = (directory.size - int(layout.offsets[0])) // layout.nbytes
+    if count > fit and all(tag.offset < int(layout.offsets[0]) for tag in ifd.tags.values()):
+        return max(1, fit)  # a stack that was cut short: nothing but planes lies behind the first one
+    return count if 0 < count <= fit else 1
+
+
+def _imagej_images(text: bytes, samples: int) -> int:
+    """Number of pages that an ImageJ description speaks of."""
+    match = _IMAGEJ_IMAGES.search(text)
+    channels = _IMAGEJ_CHANNELS.search(text)
+    images = int(match[1]) if match else 1
+    # The samples of a planar composite count as images, and one page holds them all.
+    planar = samples > 1 and channels is not None and int(channels[1]) == samples
+    return max(1, images // samples) if planar else images
 
 
 def _largest_group(planes: Sequence[_Plane]) -> tuple[list[_Plane], bool]:

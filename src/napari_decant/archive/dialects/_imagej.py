@@ -138,7 +138,7 @@ def _channel_names(labels: Sequence[str], places: Places | None, count: int) -> 
     if count < 2 or places is None or "c" not in places.names:
         return []
     if len(plain) == count:
-        return plain
+        return plain if len(set(plain)) > 1 else []
     if len(plain) != len(places.index):
         return []
     channel = places.index[:, places.names.index("c")]

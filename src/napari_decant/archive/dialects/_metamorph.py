@@ -21,7 +21,7 @@ _DESCRIPTION = 270
 _UIC1, _UIC2, _UIC3 = 33628, 33629, 33630
 _RATIONAL, _LONG = 5, 4
 _MAX_UIC1 = 4096
-_X_CALIBRATION, _Y_CALIBRATION, _CALIBRATION_UNITS, _STAGE_LABEL = 4, 5, 6, 37
+_X_CALIBRATION, _Y_CALIBRATION, _CALIBRATION_UNITS, _NAME, _STAGE_LABEL = 4, 5, 6, 7, 37
 _DAY_SECONDS = 86_400
 _EXPOSURE = re.compile(r"^Exposure:\s*([\d.]+)\s*(\w+)", re.MULTILINE | re.IGNORECASE)
 _MAX_PAGE_XML = 1 << 20
@@ -34,6 +34,7 @@ def read_stk(tags: TagReader) -> Reading | None:
         return None
     reading = Reading("stk")
     _calibration(tags, reading)
+    _exposures(tags, reading)
     if uic2 is None or uic2.type != _RATIONAL or uic2.count < 1:
         return reading
     planes = min(uic2.count, tags.planes)
@@ -43,13 +44,16 @@ def read_stk(tags: TagReader) -> Reading | None:
         return reading
     distances = np.divide(table[:, 0], table[:, 1], out=np.zeros(len(table)), where=table[:, 1] != 0)
     times = (table[:, 2] - table[0, 2]) * _DAY_SECONDS + (table[:, 3] - table[0, 3]) / 1000
-    reading.places = _stack_places(distances, times, _wavelengths(tags, planes), tags.planes)
+    wavelengths = _wavelengths(tags, planes)
+    reading.places = _stack_places(distances, times, wavelengths, tags.planes)
+    if reading.places is not None and "c" in reading.places.names:
+        reading.channels = [Channel(f"{nanometers:g} nm") for nanometers in dict.fromkeys(wavelengths)]
     _stack_facts(tags, reading, distances, times)
     return reading
 
 
 def _stack_places(
-    distances: np.ndarray, times: np.ndarray, wavelengths: Sequence[int], planes: int
+    distances: np.ndarray, times: np.ndarray, wavelengths: Sequence[float], planes: int
 ) -> Places | None:
     """A stack runs along z if its planes are apart, along time if they were taken one after another.
 
@@ -77,14 +81,14 @@ def _stack_places(
     return Places.grid((axis,), (planes,), planes)
 
 
-def _wavelengths(tags: TagReader, planes: int) -> list[int]:
-    """Wavelength of each plane, as whole picometres; empty if they are not given."""
+def _wavelengths(tags: TagReader, planes: int) -> list[float]:
+    """Wavelength of each plane in nanometres; empty if they are not given."""
     tag = tags.tag(_UIC3)
     if tag is None or tag.type != _RATIONAL or tag.count < planes:
         return []
     data = tags.read(tag.offset, 8 * planes)
     pairs = struct.iter_unpack("<2I", data[: len(data) // 8 * 8])
-    return [round(1000 * top / bottom) if bottom else 0 for top, bottom in pairs]
+    return [top / bottom if bottom else 0.0 for top, bottom in pairs]
 
 
 def _stack_facts(tags: TagReader, reading: Reading, distances: np.ndarray, times: np.ndarray) -> None:
@@ -98,16 +102,22 @@ def _stack_facts(tags: TagReader, reading: Reading, distances: np.ndarray, times
         steps = np.diff(times[first])
         if len(steps) and steps.min() > 0 and np.ptp(steps) < 0.05 * steps.mean():
             reading.set_step("t", seconds(float(steps.mean()), "s"), TIME_UNIT)
-    if tags.planes <= MAX_LISTED:
-        reading.times = (
-            {plane: float(time) for plane, time in enumerate(times.tolist())} if times.any() else {}
-        )
-        descriptions = decode(tags.data(_DESCRIPTION)).split("\0")
-        for plane, text in enumerate(descriptions[: tags.planes]):
-            match = _EXPOSURE.search(text[:4096])
-            exposure = seconds(number(match[1]) or 0.0, match[2]) if match else None
-            if exposure is not None:
-                reading.exposures[plane] = exposure
+    if tags.planes <= MAX_LISTED and times.any():
+        reading.times = {plane: float(time) for plane, time in enumerate(times.tolist())}
+
+
+def _exposures(tags: TagReader, reading: Reading) -> None:
+    """Exposures from the planes' descriptions, which follow each other in one tag."""
+    descriptions = decode(tags.data(_DESCRIPTION)).split("\0")
+    for plane, text in enumerate(descriptions[: min(tags.planes, MAX_LISTED)]):
+        exposure = _exposure(text)
+        if exposure is not None:
+            reading.exposures[plane] = exposure
+
+
+def _exposure(text: str) -> float | None:
+    match = _EXPOSURE.search(text[:4096])
+    return seconds(number(match[1]) or 0.0, match[2]) if match else None
 
 
 def _calibration(tags: TagReader, reading: Reading) -> None:
@@ -122,6 +132,8 @@ def _calibration(tags: TagReader, reading: Reading) -> None:
     if _STAGE_LABEL in values:
         label = _pascal(tags, values[_STAGE_LABEL])
         reading.positions = [label] if label else []
+    if name := _pascal(tags, values.get(_NAME, 0)):
+        reading.channels = [Channel(name)]  # MetaMorph names an image after its illumination
 
 
 def _units_of(tags: TagReader) -> str:
@@ -131,7 +143,7 @@ def _units_of(tags: TagReader) -> str:
 def _pascal(tags: TagReader, offset: int) -> str:
     head = tags.read(offset, 4) if offset >= 8 else b""
     length = struct.unpack("<I", head)[0] if len(head) == 4 else 0
-    return clean(decode(tags.read(offset + 4, length).rstrip(b"\0"))) if length < 1024 else ""
+    return clean(decode(tags.read(offset + 4, length).split(b"\0")[0])) if length < 1024 else ""
 
 
 def _uic1(tags: TagReader) -> dict[int, int]:
@@ -181,8 +193,7 @@ def read_metaseries(tags: TagReader) -> Reading | None:
         values = first if page == 0 else _properties(tags, page) or {}
         settings.append(clean(values.get("_IllumSetting_", "")))
         heights.append(number(values.get("z-position")))
-        match = _EXPOSURE.search(values.get("Description", "").replace("&#13;&#10;", "\n"))
-        exposure = seconds(number(match[1]) or 0.0, match[2]) if match else None
+        exposure = _exposure(values.get("Description", "").replace("&#13;&#10;", "\n"))
         if exposure is not None:
             reading.exposures[int(tags.plane_of_page[page])] = exposure
     names = list(dict.fromkeys(settings))
