@@ -26,7 +26,7 @@ from napari_decant.errors import FormatError, StorageError, UsageError
 from napari_decant.stores import PositionalFile
 from napari_decant.stores._stream import PositionalStream
 
-__all__ = ["OriginalFile", "OriginalStream", "open_original"]
+__all__ = ["OriginalFile", "OriginalStream", "open_original", "original_file"]
 
 _BLOCK: Final = 1 << 20  # bytes decoded at once where a chunk decodes in parts
 _LEAST_KEPT: Final = 2  # pixels and husk take turns along the rows of an edge tile
@@ -64,13 +64,20 @@ def open_original(
     FormatError, UnsafeInput, UnsupportedOperation
         The archive is damaged, unsafe, or needs a newer version. Reading may raise `FormatError` too.
     """
+    return OriginalStream(original_file(archive, member, cache_bytes=cache_bytes))
+
+
+def original_file(
+    archive: str | Path | Archive, member: str | None = None, *, cache_bytes: int = 64 << 20
+) -> OriginalFile:
+    """As `open_original`, for reading at positions only."""
     with ExitStack() as undo:
         opened = archive if isinstance(archive, Archive) else undo.enter_context(Archive(Path(archive)))
         found = _choose(opened, member)
         owned = None if isinstance(archive, Archive) else opened
         file = OriginalFile(found, f"{opened.path}/{found.name}", cache_bytes=cache_bytes, owner=owned)
         undo.pop_all()
-    return OriginalStream(file)
+    return file
 
 
 def _choose(archive: Archive, member: str | None) -> ArchivedFile:
