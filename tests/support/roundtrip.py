@@ -12,7 +12,7 @@ from tests.support.pixels import compare_pixels
 
 from napari_decant.archive import pack, restore, verify
 
-__all__ = ["round_trip"]
+__all__ = ["round_trip", "run_verb"]
 
 
 def round_trip(path: str, sha256: str, work: str, keep: bool = False) -> dict[str, Any]:
@@ -45,3 +45,13 @@ def round_trip(path: str, sha256: str, work: str, keep: bool = False) -> dict[st
         }
     finally:
         shutil.rmtree(folder)
+
+
+def run_verb(verb: str, path: str, folder: str) -> dict[str, Any]:
+    """Run one verb with two workers, so that its memory can be measured alone."""
+    if verb == "pack":
+        packed = pack(path, folder, workers=2, overwrite=True)
+        return {"archive": str(packed.archive), "mode": packed.mode, "shape": list(packed.shape)}
+    if verb == "verify":
+        return {"whole": verify(path, workers=2).whole}
+    return {"files": [str(file) for file in restore(path, folder, workers=2, overwrite=True).files]}

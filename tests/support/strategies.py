@@ -13,7 +13,7 @@ __all__ = ["tiff_specs"]
 _DTYPES = [f"{kind}int{bits}" for kind in ("u", "") for bits in (8, 16, 32, 64)]
 _FLOATS = ["float16", "float32", "float64", "complex64"]
 _ORDERS = ["forward", "reverse", "shuffled"]
-_TEXTS = [None, "a picture", "ImageJ=", "<OME", '{"shape": [3]}', "\xb5"]
+_TEXTS = [None, "a picture", "ImageJ=", "<OME", '{"shape": [99999]}', "\xb5"]
 _TROUBLES: list[dict[str, Any]] = [
     *({"fault": fault} for fault in ("short", "shared", "overlap", "sparse", "past-end")),
     {"deflate": True},

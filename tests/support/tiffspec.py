@@ -90,6 +90,8 @@ class WrittenTiff:
     mode: Mode
     why: str
     """What rules out mode byte-exact, in a word; empty where nothing does."""
+    listed: tuple[int, ...] = ()
+    """Which pages an archive lists, if it is byte-exact."""
     known: dict[int, npt.NDArray[Any]] = field(default_factory=dict)
     """Planes of a sparse file that are not zero; ``array`` is empty then."""
 
@@ -110,32 +112,42 @@ def ramp(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return values.reshape(shape)
 
 
-def expectation(spec: TiffSpec) -> tuple[Mode, str]:
-    """Return the mode that an archive of such a file has by the design, and why."""
-    listed = spec.pages * spec.height * spec.width * spec.samples
-    small = reduced_shape(spec)
-    left = (int(spec.thumbnail) + spec.subifds * (1 if spec.imagej else spec.pages)) * small[0] * small[1]
-    left *= spec.samples
-    many = _segment_count(spec) > 1
-    if spec.fault and spec.pages > 1 and not spec.imagej:
-        return "either", "the pages without a fault may weigh more"
-    if spec.deflate:
-        return "verbatim", "compressed"
-    if spec.predictor != 1:
-        return "verbatim", "predictor"
-    if spec.fill_order != 1:
-        return "verbatim", "fill order"
-    if spec.bits is not None or np.dtype(spec.dtype).itemsize > 8:
-        return "verbatim", "depth"
-    if spec.fault in ("short", "sparse", "past-end") or (spec.fault in ("shared", "overlap") and many):
-        return "verbatim", spec.fault
-    if spec.fault in ("shared", "overlap") and left:
-        return "either", "a page shares bytes with a reduced image"
-    if spec.imagej and spec.thumbnail:
-        return "either", "a second directory speaks against one stack behind the first"
-    if left >= listed or (spec.thumbnail and small[0] * small[1] >= listed // spec.samples):
-        return "either", "the reduced images are not smaller than the pages"
-    return "byte-exact", ""
+def expectation(spec: TiffSpec) -> tuple[Mode, str, tuple[int, ...]]:
+    """Return the mode that an archive has by the design, why, and which pages it lists.
+
+    Pages that cannot be listed stay in the husk, and so do reduced images; the file is verbatim if they
+    weigh more than the pages that are listed. Where that is a close call, the mode is "either".
+    """
+    for trouble, why in (
+        (spec.deflate, "compressed"),
+        (spec.predictor != 1, "predictor"),
+        (spec.fill_order != 1, "fill order"),
+        (spec.bits is not None or np.dtype(spec.dtype).itemsize > 8, "depth"),
+    ):
+        if trouble:
+            return "verbatim", why, ()
+    directories = 1 if spec.imagej else spec.pages
+    page, small = spec.height * spec.width, int(np.prod(reduced_shape(spec)))
+    faulty: tuple[int, ...] = ()
+    if spec.fault in ("short", "sparse", "past-end") or (spec.fault and _segment_count(spec) > 1):
+        faulty = (0,)
+    elif spec.fault and directories > 1:
+        faulty = (0, 1)
+    if spec.fault == "overlap" and directories > 1:
+        return "either", "the overlap may reach into any other page", ()
+    if spec.fault and not faulty and (spec.thumbnail or spec.subifds):
+        return "either", "a page shares bytes with a reduced image", ()
+    good = tuple(n for n in range(spec.pages) if n not in faulty and not (spec.imagej and faulty))
+    listed, reduced = len(good) * page, (spec.thumbnail + spec.subifds * directories) * small
+    if spec.thumbnail and (small == page or small >= listed or spec.imagej):
+        return "either", "the thumbnail may be what is listed", ()
+    segment = spec.tile[0] * spec.tile[1] if spec.tile else page
+    unlisted = (spec.pages - len(good)) * (segment * spec.samples + spec.excess) * _segment_count(spec)
+    if not good or reduced > listed:
+        return "verbatim", spec.fault, ()
+    if reduced + unlisted >= listed:
+        return "either", "what is not listed may weigh more", good
+    return "byte-exact", "", good
 
 
 def reduced_shape(spec: TiffSpec) -> tuple[int, int]:

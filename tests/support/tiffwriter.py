@@ -51,8 +51,7 @@ def write_tiff(path: Path, spec: TiffSpec) -> WrittenTiff:
         body[offset : offset + len(block)] = block
     body[: len(header(spec, 0))] = header(spec, images[0].offset)
     path.write_bytes(body)
-    mode, why = expectation(spec)
-    return WrittenTiff(path, spec, pixels, _page_records(spec, images), mode, why)
+    return WrittenTiff(path, spec, pixels, _page_records(spec, images), *expectation(spec))
 
 
 def write_sparse_imagej(path: Path, images: int, height: int, width: int) -> WrittenTiff:
@@ -75,8 +74,8 @@ def write_sparse_imagej(path: Path, images: int, height: int, width: int) -> Wri
         Page(n, (height, width), "uint16", np.array([head + n * size]), np.array([size]), 1, 1, height, 0, 0)
         for n in range(images)
     )
-    empty = np.zeros((0, height, width), np.uint16)
-    return WrittenTiff(path, spec, empty, pages, "byte-exact", "", {0: first, images - 1: last})
+    empty, known = np.zeros((0, height, width), np.uint16), {0: first, images - 1: last}
+    return WrittenTiff(path, spec, empty, pages, "byte-exact", "", tuple(range(images)), known)
 
 
 def _pixels(spec: TiffSpec, random: np.random.Generator) -> npt.NDArray[Any]:
@@ -210,7 +209,7 @@ def _spoil(spec: TiffSpec, images: list[Image], body: bytearray) -> None:
         first.placed[-1] = len(body) + 10
     elif spec.fault in ("shared", "overlap") and others:
         image, segment = others[0]
-        image.placed[segment] = first.placed[0] + (spec.fault == "overlap")
+        image.placed[segment] = first.placed[0] + (spec.fault == "overlap" and first.counts[0] > 1)
         body += b"\x5a" * int(image.counts[segment] + 1)
 
 
