@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from napari_decant.archive._batch import BatchRow
+from napari_decant.archive._hashing import hash_whole
 from napari_decant.archive._names import stored_name
 from napari_decant.archive._report import Jsonable
 from napari_decant.archive._verify import verify
-from napari_decant.errors import UnsupportedOperation
+from napari_decant.errors import StorageError, UnsupportedOperation
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
+from napari_decant.stores import LocalFile
 
 __all__ = ["Deletion", "delete_sources"]
-
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +103,20 @@ def _path_of(row: BatchRow, name: str) -> Path:
 
 def _why_not(path: Path, digest: str, progress: ProgressCallback, cancel: CancelToken) -> str:
     """Why a file must stay: it is not, byte for byte, what the archive holds."""
-    found = hashlib.sha256()
+
+    def advance(done: int) -> None:
+        cancel.check()
+        progress(Progress("compare", done, file.size, path.name))
+
     try:
-        size = path.stat().st_size
-        with open(path, "rb", buffering=0) as file:
-            while block := file.read(_BLOCK):
-                cancel.check()
-                found.update(block)
-                progress(Progress("compare", file.tell(), size, path.name))
-    except FileNotFoundError:
-        return f"{path} is not there any more"
-    except OSError as error:
-        return f"{path} cannot be read: {error.strerror or error}"
-    return "" if found.hexdigest() == digest else f"{path} changed since it was packed"
+        file = LocalFile(path)
+        try:
+            found = hash_whole(file, file.size, advance)
+        finally:
+            file.close()
+    except StorageError as error:
+        return str(error)
+    return "" if found == digest else f"{path} changed since it was packed"
 
 
 def _remover(permanently: bool) -> Callable[[Path], None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from napari_decant.archive._axes import Axes, canonical_permutation
 from napari_decant.archive._codec import BYTES_CODEC, PixelCodec
 from napari_decant.archive._contrast import ContrastMeter, PlaneSample, channel_of, sample_plane
 from napari_decant.archive._geometry import ByteOrder, PageLayout, segments_to_array
-from napari_decant.archive._hashing import FollowingHasher
+from napari_decant.archive._hashing import FollowingHasher, hash_whole
 from napari_decant.archive._ranges import cut_ranges, read_ranges
 from napari_decant.archive._source import Source
 from napari_decant.archive._workers import Scratch, ordered
@@ -159,16 +158,11 @@ class Encoder:
             yield part, done.sha256
 
     def _whole_part(self, part: Part) -> _Done:
-        digest = hashlib.sha256()
-        block = self._scratch.get("block", min(1 << 20, part.source.size))
-        for start in range(0, part.source.size, 1 << 20):
-            view = memoryview(block)[: min(1 << 20, part.source.size - start)]
-            part.source.file.read_into(start, view)
-            digest.update(view)
+        sha256 = hash_whole(part.source.file, part.source.size)
         done = self._some_planes((part, range(len(part.planes))))
         for task in self._rest_tasks(part):
             self._add_rest(done, *task)
-        done.sha256 = digest.hexdigest()
+        done.sha256 = sha256
         return done
 
     def _write_large(self, part: Part) -> str:

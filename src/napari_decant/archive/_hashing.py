@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 
 from napari_decant.stores._positional import PositionalFile
 
-__all__ = ["FollowingHasher"]
+__all__ = ["FollowingHasher", "hash_whole"]
 
 _BLOCK = 1 << 20  # stays in the cache of one core between the read and the hash
+
+
+def hash_whole(file: PositionalFile, size: int, advance: Callable[[int], None] | None = None) -> str:
+    """Compute sha256 of a file in this thread.
+
+    Parameters
+    ----------
+    file : PositionalFile
+    size : int
+        Bytes to hash.
+    advance : callable, optional
+        Gets the number of bytes hashed so far, now and then; may raise to stop.
+    """
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(min(_BLOCK, max(1, size))))
+    for start in range(0, size, _BLOCK):
+        block = buffer[: min(_BLOCK, size - start)]
+        file.read_into(start, block)
+        digest.update(block)
+        if advance is not None:
+            advance(start + len(block))
+    return digest.hexdigest()
 
 
 class FollowingHasher:

@@ -24,9 +24,9 @@ from napari_decant.archive._workers import choose_workers
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter
 from napari_decant.errors import BudgetExceeded, IntegrityError
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
-from napari_decant.stores._atomic import AtomicFile, storage_error
+from napari_decant.stores._atomic import AtomicFile, make_folder
 
-__all__ = ["SOFTWARE", "SUFFIX", "archive_path", "make_folder", "new_manifest", "pack"]
+__all__ = ["SOFTWARE", "SUFFIX", "archive_path", "new_manifest", "pack"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,20 +52,6 @@ def archive_path(source: Path, output_dir: Path | None = None) -> Path:
     ``a.tif``, ``a.tiff`` and ``a.lsm`` never collide, and a second run finds the first one's work.
     """
     return (source.parent if output_dir is None else output_dir) / f"{source.name}{SUFFIX}"
-
-
-def make_folder(folder: Path) -> None:
-    """Make an output folder, with those above it.
-
-    Raises
-    ------
-    StorageError
-        It cannot be made, or is a file.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise storage_error("creating", folder, error) from error
 
 
 def pack(

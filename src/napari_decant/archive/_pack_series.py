@@ -18,7 +18,7 @@ from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._layout import regions_of
 from napari_decant.archive._manifest import FORMAT, MANIFEST_KEY, Member, PageRecord, dump_manifest
 from napari_decant.archive._names import raw_name_of
-from napari_decant.archive._pack import SOFTWARE, SUFFIX, make_folder, new_manifest, pack
+from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, pack
 from napari_decant.archive._report import PackReport
 from napari_decant.archive._series import SeriesPlan
 from napari_decant.archive._source import Source
@@ -27,7 +27,13 @@ from napari_decant.archive._workers import choose_workers
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter
 from napari_decant.errors import BudgetExceeded, TargetExists
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
-from napari_decant.stores._atomic import PARTIAL_SUFFIX, AtomicFile, storage_error, sync_directory
+from napari_decant.stores._atomic import (
+    PARTIAL_SUFFIX,
+    AtomicFile,
+    make_folder,
+    storage_error,
+    sync_directory,
+)
 
 __all__ = ["pack_series", "series_path"]
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from napari_decant.archive._hashing import FollowingHasher
+from napari_decant.archive._encode import Counter
+from napari_decant.archive._hashing import FollowingHasher, hash_whole
 from napari_decant.archive._manifest import MANIFEST_KEY, safe_relpath
 from napari_decant.archive._names import natural_key
+from napari_decant.archive._pack import make_folder
 from napari_decant.archive._reader import Archive, ArchivedFile
-from napari_decant.archive._rebuild import rebuild
+from napari_decant.archive._rebuild import UNIT, rebuild
 from napari_decant.archive._report import RestoreReport
-from napari_decant.archive._workers import choose_workers
-from napari_decant.errors import BudgetExceeded, IntegrityError, StorageError, TargetExists, UsageError
-from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
+from napari_decant.archive._workers import choose_workers, ordered
+from napari_decant.errors import BudgetExceeded, IntegrityError, TargetExists, UsageError
+from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import LocalFile
 from napari_decant.stores._atomic import AtomicFile, storage_error
 
 __all__ = ["find_archives", "restore"]
+
+logger = logging.getLogger(__name__)
+
+_SMALL_FILE = 64 << 20
 
 
 def find_archives(paths: Sequence[Path]) -> dict[Path, str]:
@@ -122,16 +130,21 @@ def restore(
         if not files:
             raise UsageError(f"{path} has no member {member!r}; `info` lists them")
         targets = _targets(folder, files, overwrite)
-        mtime_ns = opened.facts.get("mtime_ns") if len(files) == 1 else None
-        sums = []
-        for file, target in zip(files, targets, strict=True):
-            threads = _threads(file, workers, memory)
-            try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise storage_error("creating", target.parent, error) from error
-            _restore_file(file, target, overwrite, threads, mtime_ns, progress, cancel)
-            sums.append(file.sha256)
+        for folder_of_file in dict.fromkeys(target.parent for target in targets):
+            make_folder(folder_of_file)
+        largest = max([UNIT, *(file.pages[0].nbytes for file in files if file.pages)])
+        threads = choose_workers(largest, workers, memory)
+        if not threads:
+            raise BudgetExceeded("memory", (400 << 20) + 4 * largest, memory or 0, f"restoring {path}")
+        counter = Counter(
+            progress, "restore", sum(file.size for file in files), opened.manifest.original_name
+        )
+        jobs = [
+            _Job(file, target, overwrite, _time_of(opened, file))
+            for file, target in zip(files, targets, strict=True)
+        ]
+        _restore_all(jobs, threads, counter, cancel)
+        sums = [file.sha256 for file in files]
         return RestoreReport(path, tuple(targets), tuple(sums), sum(file.size for file in files))
 
 
@@ -146,45 +159,68 @@ def _targets(folder: Path, files: list[ArchivedFile], overwrite: bool) -> list[P
     return targets
 
 
-def _threads(file: ArchivedFile, workers: int | None, memory: int | None) -> int:
-    plane = file.pages[0].nbytes if file.pages else 1 << 23
-    threads = choose_workers(plane, workers, memory)
-    if not threads:
-        raise BudgetExceeded("memory", (400 << 20) + 4 * plane, memory or 0, f"restoring {file.name}")
-    return threads
+@dataclass(frozen=True, slots=True)
+class _Job:
+    file: ArchivedFile
+    target: Path
+    overwrite: bool
+    mtime_ns: int | None
 
 
-def _restore_file(
-    file: ArchivedFile,
-    target: Path,
-    overwrite: bool,
-    workers: int,
-    mtime_ns: object,
-    progress: ProgressCallback,
-    cancel: CancelToken,
-) -> None:
-    with AtomicFile(target, overwrite=overwrite) as output:
+def _time_of(archive: Archive, file: ArchivedFile) -> int | None:
+    """When the original was last written, if the archive says so."""
+    facts = archive.facts
+    names = [member.relpath for member in archive.manifest.members]
+    if names:
+        recorded = facts.get("members")
+        k = names.index(file.name)
+        facts = recorded[k] if isinstance(recorded, list) and k < len(recorded) else {}
+    mtime_ns = facts.get("mtime_ns") if isinstance(facts, dict) else None
+    return mtime_ns if isinstance(mtime_ns, int) else None
+
+
+def _restore_all(jobs: list[_Job], workers: int, counter: Counter, cancel: CancelToken) -> None:
+    """Small files side by side, since each waits for the disk; a large one by all workers together."""
+
+    def alone(job: _Job) -> None:
+        _restore_file(job, 0, Counter(ignore_progress, "", 0, ""), cancel)
+
+    small = [job for job in jobs if job.file.size <= _SMALL_FILE]
+    for job, _ in zip(small, ordered(alone, small, workers=2 * workers, cancel=cancel), strict=True):
+        counter.add(job.file.size)
+    for job in jobs:
+        if job.file.size > _SMALL_FILE:
+            _restore_file(job, workers, counter, cancel)
+
+
+def _restore_file(job: _Job, workers: int, counter: Counter, cancel: CancelToken) -> None:
+    file = job.file
+    with AtomicFile(job.target, overwrite=job.overwrite) as output:
         written = LocalFile(output.path)
-        hasher = FollowingHasher(written, file.size)
+        # What is hashed is what the file holds: read back, not what was meant to be written.
+        hasher = FollowingHasher(written, file.size) if workers else None
         try:
             for offset, data in rebuild(file, workers=workers, cancel=cancel):
                 output.file.write(data)
-                output.file.flush()
-                hasher.allow(offset + len(data))
-                progress(Progress("restore", offset + len(data), file.size, file.name))
-            found = hasher.result()
+                counter.add(len(data))
+                if hasher is not None:
+                    output.file.flush()
+                    hasher.allow(offset + len(data))
+            output.file.flush()
+            found = hasher.result() if hasher is not None else hash_whole(written, file.size)
         except OSError as error:
-            raise storage_error("writing", target, error) from error
+            raise storage_error("writing", job.target, error) from error
         finally:
-            hasher.stop()
+            if hasher is not None:
+                hasher.stop()
             written.close()
         if found != file.sha256:
             raise IntegrityError(
                 f"{file.name} rebuilt from the archive has sha256 {found}, not {file.sha256}; "
                 "it was not restored"
             )
-        if isinstance(mtime_ns, int):
-            _set_time(output.path, mtime_ns)
+        if job.mtime_ns is not None:
+            _set_time(output.path, job.mtime_ns)
         output.commit()
 
 
@@ -195,4 +231,4 @@ def _set_time(path: Path, mtime_ns: int) -> None:
         OSError,
         OverflowError,
     ) as error:  # a date that this disk cannot hold is no reason to lose the file
-        raise StorageError(f"the time of {path} cannot be set: {error}") from error
+        logger.warning("the time of %s could not be set: %s", path, error)

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self
 
 from napari_decant.errors import StorageError, TargetExists
 
-__all__ = ["PARTIAL_SUFFIX", "AtomicFile", "storage_error", "sync_directory"]
+__all__ = ["PARTIAL_SUFFIX", "AtomicFile", "make_folder", "storage_error", "sync_directory"]
 
 PARTIAL_SUFFIX = ".partial"
 _NAME_LIMIT = 60  # of the final name kept in the temporary one, so that long names still fit
@@ -46,6 +46,20 @@ def sync_directory(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Make an output folder, with those above it.
+
+    Raises
+    ------
+    StorageError
+        It cannot be made, or is a file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error("creating", folder, error) from error
 
 
 class AtomicFile:
