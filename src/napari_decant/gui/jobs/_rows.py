@@ -1,0 +1,164 @@
+"""What tasks and window tell each other: plain data, light to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from napari_decant.archive import PlanRow
+
+__all__ = [
+    "ArchiveRow",
+    "Inspection",
+    "LeftOut",
+    "Leftover",
+    "Member",
+    "Outcome",
+    "Picture",
+    "Planned",
+    "Section",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One archive to be.
+
+    Attributes
+    ----------
+    row : PlanRow
+        Without its series plan, which may be large.
+    series : bytes
+        The series plan as the packing process will take it, opaque here: what was shown is what is packed.
+    members : tuple of (str, int)
+        The first files of a series and their sizes.
+    exists : bool
+        Something is at the target already.
+    """
+
+    row: PlanRow
+    series: bytes = b""
+    members: tuple[tuple[str, int], ...] = ()
+    exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Paths that were dropped or found but are nothing for this panel, and what they are."""
+
+    paths: tuple[Path, ...]
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a task returns if it failed but has something to tell all the same."""
+
+    result: Any
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An original inside an archive."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRow:
+    """An archive that was found.
+
+    Attributes
+    ----------
+    path : Path
+    size : int
+        Bytes; 0 if unknown.
+    original_size : int
+        Bytes of what is inside.
+    members : tuple of Member
+        Empty if only looked for, or if it cannot be opened.
+    alone, among : str
+        Folders below the chosen one for its files, when it is restored alone and among others.
+    error : str
+        Why it cannot be opened.
+    """
+
+    path: Path
+    size: int
+    original_size: int = 0
+    members: tuple[Member, ...] = ()
+    alone: str = ""
+    among: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """An unfinished temporary file, and when it was written last."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A small picture: ``pixels`` are rows of red, green, blue bytes."""
+
+    width: int
+    height: int
+    pixels: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Facts under a heading: labels and values."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What is inside a file.
+
+    Attributes
+    ----------
+    path : Path
+    title : str
+    kind : {"archive", "file", "image"}
+    sections : tuple of Section
+    members : tuple of Member
+    picture : Picture or None
+    picture_note : str
+        Why there is no picture.
+    original_map : tuple of float
+        For equal stretches of the (first) original, the share of it that is pixels.
+    archive_map : tuple of (str, int)
+        Stored bytes of the archive by kind: ``pixels``, ``levels``, ``husk``, ``metadata``.
+    """
+
+    path: Path
+    title: str
+    kind: str
+    sections: tuple[Section, ...]
+    members: tuple[Member, ...] = ()
+    picture: Picture | None = None
+    picture_note: str = ""
+    original_map: tuple[float, ...] = ()
+    archive_map: tuple[tuple[str, int], ...] = ()
+
+    def text(self) -> str:
+        """Everything as text, for the clipboard."""
+        lines = [str(self.path)]
+        for section in self.sections:
+            lines += ["", section.title, *(f"  {label}: {value}" for label, value in section.facts)]
+        if self.members:
+            lines += ["", "Files inside"]
+            lines += [f"  {m.name}: {m.size:,} bytes, sha256 {m.sha256}" for m in self.members]
+        return "\n".join(lines) + "\n"
