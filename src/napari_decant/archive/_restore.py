@@ -12,7 +12,6 @@ from napari_decant.archive._encode import Counter
 from napari_decant.archive._hashing import FollowingHasher, hash_whole
 from napari_decant.archive._manifest import MANIFEST_KEY, safe_relpath
 from napari_decant.archive._names import natural_key
-from napari_decant.archive._pack import make_folder
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._rebuild import UNIT, rebuild
 from napari_decant.archive._report import RestoreReport
@@ -20,7 +19,7 @@ from napari_decant.archive._workers import choose_workers, ordered
 from napari_decant.errors import BudgetExceeded, IntegrityError, TargetExists, UsageError
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import LocalFile
-from napari_decant.stores._atomic import AtomicFile, storage_error
+from napari_decant.stores._atomic import AtomicFile, make_folder, storage_error
 
 __all__ = ["find_archives", "restore"]
 
@@ -136,16 +135,16 @@ def restore(
         threads = choose_workers(largest, workers, memory)
         if not threads:
             raise BudgetExceeded("memory", (400 << 20) + 4 * largest, memory or 0, f"restoring {path}")
-        counter = Counter(
-            progress, "restore", sum(file.size for file in files), opened.manifest.original_name
-        )
+        total = sum(file.size for file in files)
+        counter = Counter(progress, "restore", total, opened.manifest.original_name)
+        times = _times(opened)
         jobs = [
-            _Job(file, target, overwrite, _time_of(opened, file))
+            _Job(file, target, overwrite, times.get(file.name))
             for file, target in zip(files, targets, strict=True)
         ]
         _restore_all(jobs, threads, counter, cancel)
         sums = [file.sha256 for file in files]
-        return RestoreReport(path, tuple(targets), tuple(sums), sum(file.size for file in files))
+        return RestoreReport(path, tuple(targets), tuple(sums), total)
 
 
 def _targets(folder: Path, files: list[ArchivedFile], overwrite: bool) -> list[Path]:
@@ -167,16 +166,17 @@ class _Job:
     mtime_ns: int | None
 
 
-def _time_of(archive: Archive, file: ArchivedFile) -> int | None:
-    """When the original was last written, if the archive says so."""
-    facts = archive.facts
-    names = [member.relpath for member in archive.manifest.members]
-    if names:
+def _times(archive: Archive) -> dict[str, int]:
+    """When each original was last written, in nanoseconds, as far as the archive says so."""
+    facts, members = archive.facts, archive.manifest.members
+    if not members:
+        pairs = [(archive.manifest.original_name, facts)]
+    else:
         recorded = facts.get("members")
-        k = names.index(file.name)
-        facts = recorded[k] if isinstance(recorded, list) and k < len(recorded) else {}
-    mtime_ns = facts.get("mtime_ns") if isinstance(facts, dict) else None
-    return mtime_ns if isinstance(mtime_ns, int) else None
+        names = [member.relpath for member in members]
+        pairs = list(zip(names, recorded, strict=False)) if isinstance(recorded, list) else []
+    times = {name: fact.get("mtime_ns") for name, fact in pairs if isinstance(fact, dict)}
+    return {name: time for name, time in times.items() if isinstance(time, int)}
 
 
 def _restore_all(jobs: list[_Job], workers: int, counter: Counter, cancel: CancelToken) -> None:
@@ -227,8 +227,6 @@ def _restore_file(job: _Job, workers: int, counter: Counter, cancel: CancelToken
 def _set_time(path: Path, mtime_ns: int) -> None:
     try:
         os.utime(path, ns=(mtime_ns, mtime_ns))
-    except (
-        OSError,
-        OverflowError,
-    ) as error:  # a date that this disk cannot hold is no reason to lose the file
+    except (OSError, OverflowError) as error:
+        # a date that this disk cannot hold is no reason to lose the file
         logger.warning("the time of %s could not be set: %s", path, error)
