@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import time
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorstore
 import yaozarrs
@@ -16,9 +18,10 @@ from tests.support.archivewriter import nest
 from tests.support.layouts import SPECS, the_tiff
 from tests.support.pixels import open_array, read_manifest, stored_pages
 from tests.support.recovering import recover
-from tests.support.tiffspec import WrittenTiff
+from tests.support.tiffspec import TiffSpec, WrittenTiff
+from tests.support.tiffwriter import write_tiff
 
-from napari_decant.archive import PackReport, pack
+from napari_decant.archive import PackReport, pack, pack_series, plan_series
 
 Packed = dict[str, tuple[WrittenTiff, PackReport]]
 LISTED = sorted(name for name in SPECS if name not in ("compressed", "twelve-bit"))
@@ -131,3 +134,51 @@ def test_the_same_file_gives_the_same_bytes(
     if hasattr(time, "tzset"):
         time.tzset()
     assert os.stat(moved).st_mtime_ns == os.stat(tiff.path).st_mtime_ns
+
+
+def a_series(folder: Path) -> dict[str, WrittenTiff]:
+    """Write one file for each of 2 times, 2 channels and 3 planes of z, each with other pixels."""
+    folder.mkdir()
+    written = {}
+    for number, (t, c, z) in enumerate(itertools.product(range(2), range(2), range(3))):
+        name = f"img_t{t:03}_z{z:02}_c{c}.tif"
+        spec = TiffSpec(values="bits", seed=number, byteorder=">" if number % 2 else "<", trailing=number)
+        written[name] = write_tiff(folder / name, spec)
+    return written
+
+
+def test_a_series_is_one_image_with_every_plane(tmp_path: Path) -> None:
+    written = a_series(tmp_path / "series")
+    (tmp_path / "series" / "Thumbs.db").write_bytes(b"\1\2\3" * 99)
+    plan = plan_series(sorted((tmp_path / "series").iterdir()), tmp_path / "series")
+    archive = pack_series(plan, tmp_path / "series.zarr.zip", workers=2).archive
+    manifest, pixels = read_manifest(archive), open_array(archive)
+    for member in manifest["members"]:
+        stored = stored_pages(pixels, manifest, member["pages"])
+        if member["relpath"] == "Thumbs.db":
+            assert stored == []
+        else:
+            assert np.array_equal(np.stack(stored), written[member["relpath"]].array)
+    assert sorted(member["relpath"] for member in manifest["members"]) == sorted([*written, "Thumbs.db"])
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(tmp_path / "unpacked.zarr")
+    valid = yaozarrs.validate_zarr_store(tmp_path / "unpacked.zarr")
+    assert isinstance(valid.ome_metadata(), yaozarrs.v04.Image)
+    assert recover(archive, tmp_path / "out") == (0, "")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == {
+        p.name: p.read_bytes() for p in (tmp_path / "series").iterdir()
+    }
+
+
+def test_a_series_of_unlike_files_is_nested(tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    originals = {name: the_tiff(folder, name).path.read_bytes() for name in ("plain", "tiles", "compressed")}
+    (folder / "deep").mkdir()
+    (folder / "deep" / "notes.txt").write_text("not a TIFF")
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    plan = plan_series(files, folder)
+    assert not plan.consolidated
+    archive = pack_series(plan, tmp_path / "mixed.zarr").archive
+    assert recover(archive, tmp_path / "out") == (0, "")
+    assert (tmp_path / "out" / "deep" / "notes.txt").read_text() == "not a TIFF"
+    assert {name: (tmp_path / "out" / f"{name}.tif").read_bytes() for name in originals} == originals

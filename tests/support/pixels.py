@@ -35,9 +35,16 @@ def open_array(archive: Path, name: str = "0") -> np.ndarray[Any, Any]:
     return values
 
 
-def stored_pages(array: np.ndarray[Any, Any], manifest: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
-    """Return the pages in the order of the manifest: section 5 of the format, by transposing back."""
-    pages = manifest["pages"]
+def stored_pages(
+    array: np.ndarray[Any, Any], manifest: dict[str, Any], pages: list[dict[str, Any]] | None = None
+) -> list[np.ndarray[Any, Any]]:
+    """Return the pages in the order of the manifest: section 5 of the format, by transposing back.
+
+    ``pages`` are those of a member; by default the manifest's own.
+    """
+    pages = manifest["pages"] if pages is None else pages
+    if not pages:
+        return []
     names = manifest["plane_order"]
     assert len(names) == array.ndim - len(pages[0]["shape"])
     perm = sorted(range(len(names)), key=lambda n: RANK.get(names[n], 1))
