@@ -62,19 +62,19 @@ def pieces(path, manifest, array, record):
     return splice(array, husk, record, manifest.get("plane_order") or [])
 
 sys.excepthook = lambda kind, error, _: print(f"not restored: {kind.__name__}: {error}", file=sys.stderr)
-manifest, array = load(archive := sys.argv[1])
+archive, outdir = sys.argv[1:] if len(sys.argv) == 3 else sys.exit(__doc__)
+manifest, array = load(archive)
 records = manifest.get("members") or [{**manifest, "relpath": manifest["original_name"]}]
-targets = [inside(sys.argv[2], record["relpath"]) for record in records]
+targets = [inside(outdir, record["relpath"]) for record in records]
 if len(set(targets)) < len(targets) or any(map(os.path.lexists, targets)):
-    raise ValueError(f"a file of the archive is in {sys.argv[2]} already, or two have one name")
+    raise ValueError(f"a file of the archive is in {outdir} already, or two have one name")
 for record, target in zip(records, targets):
     os.makedirs(os.path.dirname(target), exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".recover-", dir=os.path.dirname(target)) as temp:
-        digest, part = hashlib.sha256(), pathlib.Path(temp, "part")
-        with part.open("wb") as out:
-            for piece in pieces(archive, manifest, array, record):
-                digest.update(piece)
-                out.write(piece)
-        if digest.hexdigest() != record["original_sha256"]:
+        with (part := pathlib.Path(temp, "part")).open("w+b") as out:
+            out.writelines(pieces(archive, manifest, array, record))
+            out.seek(0)
+            digest = hashlib.file_digest(out, "sha256").hexdigest()
+        if digest != record["original_sha256"]:
             raise ValueError(f"{target} has not its recorded sha256: the archive is damaged")
         part.rename(target)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -211,3 +213,9 @@ def test_no_code_of_the_archive_is_run(archive: Path, tmp_path: Path, where: str
 def change(archive: Path, **fields: object) -> None:
     target = archive / ".decant" / "manifest.json"
     target.write_text(json.dumps(json.loads(target.read_text()) | fields))
+
+
+def test_says_how_it_is_used() -> None:
+    ran = subprocess.run([sys.executable, str(RECOVER)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "python recover.py ARCHIVE OUTDIR" in ran.stderr
