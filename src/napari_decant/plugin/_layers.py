@@ -11,7 +11,7 @@ from napari_decant.images import ImageLayer
 from napari_decant.plugin._opened import OpenedImage
 
 if TYPE_CHECKING:
-    from napari.utils.colormaps import Colormap, DirectLabelColormap  # type: ignore[import-untyped]
+    from napari.utils.colormaps import Colormap, DirectLabelColormap
 
     from napari_decant.images import LabelInfo
 
@@ -51,11 +51,14 @@ def _one(opened: OpenedImage, number: int, layer: ImageLayer, count: int) -> Lay
         "translate": layer.translate,
         "units": tuple(unit or "pixel" for unit in layer.units),
         "axis_labels": layer.axis_labels,
-        # One level of labels as a pyramid of one: napari then knows that they cannot be painted on.
-        "multiscale": len(levels) > 1 or layer.is_labels,
+        "multiscale": len(levels) > 1,
         "visible": layer.visible,
         "metadata": {"napari-decant": {"uri": opened.image.uri, "image": opened.image.path, "layer": number}},
     }
+    if (
+        layer.is_labels and levels[0].dtype == bool
+    ):  # napari asks arrays of its labels for a view of their bytes
+        levels = [level.astype(np.uint8) for level in levels]
     data = levels if keywords["multiscale"] else levels[0]
     if layer.is_labels:
         label = opened.image.label

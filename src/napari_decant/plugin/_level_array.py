@@ -8,11 +8,14 @@ would read the whole stack; here the first cut waits for the second one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
+
+from napari_decant.errors import UnsupportedOperation
 
 __all__ = ["LevelArray"]
 
@@ -25,19 +28,17 @@ class LevelArray(NDArrayOperatorsMixin):
     Parameters
     ----------
     get : callable
-        Returns the array, which reads when it is indexed with integers and slices. It is asked anew for
-        every read, so that a file that was let go can be opened again; shape and dtype never change.
-    selection : tuple of slice, optional
-        The part, with start, stop and positive step given, a slice an axis.
+        Returns a context that lends the array, which reads when it is indexed with integers and slices. It is
+        asked anew for every read, so that a file can be let go in between; shape and dtype never change.
     """
 
-    def __init__(self, get: Callable[[], Any], selection: tuple[slice, ...] | None = None) -> None:
-        array = get()
+    def __init__(self, get: Callable[[], AbstractContextManager[Any]]) -> None:
         self.get = get
-        self._selection = selection or tuple(slice(0, n, 1) for n in array.shape)
-        self._complex = array.dtype.kind == "c"
-        self.dtype: np.dtype[Any] = np.empty(0, array.dtype).real.dtype
-        self.chunks: tuple[int, ...] = tuple(array.chunks)
+        with get() as array:
+            self._selection = tuple(slice(0, n, 1) for n in array.shape)
+            self._complex = array.dtype.kind == "c"
+            self.dtype: np.dtype[Any] = np.empty(0, array.dtype).real.dtype
+            self.chunks: tuple[int, ...] = tuple(array.chunks)
 
     def _with(self, **changes: Any) -> LevelArray:
         other = object.__new__(type(self))
@@ -45,7 +46,8 @@ class LevelArray(NDArrayOperatorsMixin):
         return other
 
     def _read(self, index: tuple[slice | int, ...]) -> NDArray[Any] | Any:
-        values = self.get()[index]
+        with self.get() as array:
+            values = array[index]
         return (np.abs(values) if self._complex else values).astype(self.dtype, copy=False)
 
     @property
@@ -92,6 +94,11 @@ class LevelArray(NDArrayOperatorsMixin):
             cut = tuple(slice(part.start, max(part.start, part.stop), part.step) for part in picked)
             return self._with(_selection=cut)
         return self._read(tuple(_index(part) for part in picked))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise UnsupportedOperation(
+            "images and labels in files are read, never written; to paint, make a layer of your own from them"
+        )
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:

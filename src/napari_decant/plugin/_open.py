@@ -42,7 +42,7 @@ def read_for_napari(locations: Sequence[str]) -> Sequence[LayerData | tuple[None
     viewer = _current_viewer()
     if viewer is None:
         return [layer for location in locations for layer in read_layers(location)]
-    from napari.utils.notifications import show_error  # type: ignore[import-untyped]
+    from napari.utils.notifications import show_error
 
     from napari_decant.plugin._chooser import choose_images
 
@@ -136,6 +136,6 @@ def _notify(text: str) -> None:
 
 
 def _current_viewer() -> Any:
-    from napari import current_viewer  # type: ignore[import-untyped]
+    from napari import current_viewer
 
     return current_viewer()

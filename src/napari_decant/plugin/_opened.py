@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from napari_decant.errors import SourceChanged
 from napari_decant.images import Image, ImageLayer, LazyArray, open_image
@@ -18,7 +20,7 @@ class OpenedImage:
     """An image whose file is open only while a layer needs it.
 
     Napari keeps removed layers alive for a while, and a removed layer can be added again. So layers
-    ask here for their arrays on every read: `close` lets go of the file, and the next read opens it again.
+    borrow their arrays here for every read: `close` lets go of the file, and the next read opens it again.
 
     Parameters
     ----------
@@ -30,9 +32,9 @@ class OpenedImage:
     Attributes
     ----------
     image : Image
-        What is known of it. Its arrays serve as a description; they read for as long as the file is open.
+        A description; its arrays are not to be read.
     layers : tuple of ImageLayer
-        What a viewer shows of it, likewise.
+        What a viewer shows of it, likewise a description.
     measured : bool
         Whether someone has begun to measure contrast limits.
 
@@ -47,59 +49,80 @@ class OpenedImage:
         self.measured = False
         self._which = which
         self._lock = threading.Lock()
-        self._image: Image | None = open_image(location, image=which)
-        self._layers = _divide(self._image)
-        self._signature = _signature(self._layers)
+        self.image = open_image(location, image=which)
+        self.layers = _divide(self.image)
+        self._session: _Session | None = _Session(self.image, self.layers)
 
-    @property
-    def image(self) -> Image:
-        """The image, opened again if it was let go."""
-        with self._lock:
-            return self._open()
-
-    @property
-    def layers(self) -> tuple[ImageLayer, ...]:
-        """The image divided into layers."""
-        with self._lock:
-            self._open()
-            return self._layers
+    def __del__(self) -> None:
+        if getattr(self, "_session", None) is not None:
+            self.close()
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is held."""
-        return self._image is not None
+        """Whether the file is held for further reads."""
+        return self._session is not None
+
+    @contextmanager
+    def borrow(self) -> Iterator[tuple[ImageLayer, ...]]:
+        """Lend the layers with arrays that can be read; the file stays open until they are given back.
+
+        Raises
+        ------
+        SourceChanged
+            The file was let go, and now holds something else.
+        DecantError
+            It cannot be opened again.
+        """
+        with self._lock:
+            if self._session is None:
+                image = open_image(self.location, image=self._which)
+                layers = _divide(image)
+                if _signature(layers) != _signature(self.layers):
+                    image.close()
+                    raise SourceChanged(f"{self.location} changed since it was opened; open it again")
+                self._session = _Session(image, layers)
+            session = self._session
+            session.borrowers += 1
+        try:
+            yield session.layers
+        finally:
+            with self._lock:
+                session.borrowers -= 1
+                last = session is not self._session and not session.borrowers
+            if last:
+                session.image.close()
 
     def levels(self, layer: int) -> list[LevelArray]:
         """Arrays of one layer for a viewer, finest first."""
-        count = len(self.layers[layer].levels)
-        return [LevelArray(_Level(self, layer, level)) for level in range(count)]
+        return [LevelArray(_Level(self, layer, level)) for level in range(len(self.layers[layer].levels))]
 
     def close(self) -> None:
-        """Let go of the file.
-
-        A thread that is reading finishes first: the file closes when the last read lets go of its array.
-        """
+        """Let go of the file, as soon as nothing is being read from it any more."""
         with self._lock:
-            self._image, self._layers = None, ()
+            session, self._session = self._session, None
+        if session is not None and not session.borrowers:
+            session.image.close()
 
-    def _open(self) -> Image:
-        if self._image is None:
-            image = open_image(self.location, image=self._which)
-            layers = _divide(image)
-            if _signature(layers) != self._signature:
-                raise SourceChanged(f"{self.location} changed since it was opened; open it again")
-            self._image, self._layers = image, layers
-        return self._image
+
+@dataclass(eq=False)
+class _Session:
+    """The file while it is open."""
+
+    image: Image
+    layers: tuple[ImageLayer, ...]
+    borrowers: int = 0
 
 
 class _Level:
-    """Finds one array of an opened image; what a `LevelArray` calls for every read."""
+    """Lends one array of an opened image; what a `LevelArray` asks for every read."""
 
     def __init__(self, opened: OpenedImage, layer: int, level: int) -> None:
         self.opened, self.layer, self.level = opened, layer, level
 
-    def __call__(self) -> LazyArray:
-        return self.opened.layers[self.layer].levels[self.level]
+    @contextmanager
+    def __call__(self) -> Iterator[LazyArray]:
+        with self.opened.borrow() as layers:
+            yield layers[self.layer].levels[self.level]
 
 
 def _divide(image: Image) -> tuple[ImageLayer, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from napari_decant.errors import StorageError
 
 if TYPE_CHECKING:
-    import napari  # type: ignore[import-untyped]
+    import napari
 
 __all__ = ["picture_paths", "settle", "take_screenshots"]
 

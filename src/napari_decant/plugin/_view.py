@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import napari  # type: ignore[import-untyped]
+    import napari
 
 __all__ = ["add_to_viewer", "open_viewer", "view"]
 
@@ -60,7 +60,7 @@ def add_to_viewer(viewer: napari.Viewer, path: Path) -> list[napari.layers.Layer
     DecantError
         As `napari_decant.plugin.read_layers`.
     """
-    from napari.layers import Layer  # type: ignore[import-untyped]
+    from napari.layers import Layer
 
     from napari_decant.plugin._chooser import choose_images
     from napari_decant.plugin._open import read_layers

@@ -38,9 +38,11 @@ def watch(viewer: Any) -> None:
 
 
 def _on_inserted(event: Any) -> None:
-    from napari.layers import Image  # type: ignore[import-untyped]
+    from napari.layers import Image, Labels
 
     found = opened_behind(event.value.data)
+    if found is not None and isinstance(event.value, Labels):
+        event.value.editable = False
     if found is None or not isinstance(event.value, Image) or event.value.rgb:
         return
     opened, number = found
@@ -70,21 +72,23 @@ def _widen(layer: Any, known: ImageLayer) -> None:
     layer.contrast_limits = (low, high)
 
 
-def _measure(opened: OpenedImage, layers: weakref.ref[Any]) -> None:
-    from napari.qt.threading import create_worker  # type: ignore[import-untyped]
+def _measure(opened: OpenedImage, shown: weakref.ref[Any]) -> None:
+    from napari.qt.threading import create_worker
 
     def measured() -> Iterator[tuple[int, tuple[float, float]]]:
         for number, layer in enumerate(opened.layers):
             if layer.contrast_limits is not None or layer.levels[0].dtype == bool:
                 continue
             try:
-                yield number, layer.measure_contrast()
+                with opened.borrow() as layers:
+                    limits = layers[number].measure_contrast()
+                yield number, limits
             except DecantError as error:  # looking at the image says it where the user can see it
                 logger.warning("the contrast of %s cannot be measured: %s", layer.name, error)
 
     def apply(result: tuple[int, tuple[float, float]]) -> None:
         number, limits = result
-        for layer in layers() or ():
+        for layer in shown() or ():
             if opened_behind(layer.data) == (opened, number):
                 _set_limits(weakref.ref(layer), limits)
 
