@@ -14,14 +14,14 @@ import sys
 
 from cyclopts import CycloptsError
 
-from napari_decant.cli import _archive, _windows
+from napari_decant.cli import _archive, _standard, _windows
 from napari_decant.cli._common import app, cancel, complain
 from napari_decant.errors import DecantError, StorageError
 
 __all__ = ["app", "main"]
 
 # Importing these modules has registered their verbs.
-_VERBS = (_archive, _windows)
+_VERBS = (_archive, _standard, _windows)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -98,7 +98,8 @@ class _Bar:
             return
         self._next = now + 0.1
         percent = 100 * event.done // event.total if event.total else 100
-        sys.stderr.write(f"\r\x1b[K{event.stage} {event.item}: {percent} % of {human_size(event.total)}")
+        total = human_size(event.total) if event.unit == "bytes" else f"{event.total:,} {event.unit}"
+        sys.stderr.write(f"\r\x1b[K{event.stage} {event.item}: {percent} % of {total}")
         sys.stderr.flush()
         self._shown = True
 
