@@ -9,9 +9,42 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from napari_decant.archive import info, pack, restore, verify
+    from napari_decant.engine import (
+        Batch,
+        BatchSpec,
+        ChunkPlanner,
+        CpuExecutor,
+        CpuLimits,
+        FileReader,
+        MetadataCache,
+        Pipeline,
+        PlanLimits,
+        QueueLimits,
+        ZarrMetadata,
+    )
+    from napari_decant.ngff import NgffImage, NgffLimits
+    from napari_decant.spatial import IndexQuery, Sampler, SpatialQuery
+    from napari_decant.stores import FileMetadataReader
 
 # Public names and where they live: imported on first use, so that `import napari_decant` stays quick.
 _HOMES = {
+    "Batch": "engine",
+    "BatchSpec": "engine",
+    "ChunkPlanner": "engine",
+    "CpuExecutor": "engine",
+    "CpuLimits": "engine",
+    "FileReader": "engine",
+    "MetadataCache": "engine",
+    "Pipeline": "engine",
+    "PlanLimits": "engine",
+    "QueueLimits": "engine",
+    "ZarrMetadata": "engine",
+    "NgffImage": "ngff",
+    "NgffLimits": "ngff",
+    "IndexQuery": "spatial",
+    "Sampler": "spatial",
+    "SpatialQuery": "spatial",
+    "FileMetadataReader": "stores",
     "info": "archive",
     "pack": "archive",
     "restore": "archive",
@@ -19,6 +52,23 @@ _HOMES = {
 }
 
 __all__ = [
+    "Batch",
+    "BatchSpec",
+    "ChunkPlanner",
+    "CpuExecutor",
+    "CpuLimits",
+    "FileMetadataReader",
+    "FileReader",
+    "IndexQuery",
+    "MetadataCache",
+    "NgffImage",
+    "NgffLimits",
+    "Pipeline",
+    "PlanLimits",
+    "QueueLimits",
+    "Sampler",
+    "SpatialQuery",
+    "ZarrMetadata",
     "__version__",
     "info",
     "pack",

@@ -10,7 +10,7 @@ def axes_of(names):
     return [SimpleNamespace(name=n, type=kinds.get(n, "space"), unit=None) for n in names]
 
 
-def image_of(axes, levels, strict_error=None, uri="memory://described", arrays=None):
+def image_of(axes, levels, strict_error=None, is_label=False, uri="memory://described", arrays=None):
     """``levels``: dicts with shape, ratio, origin, and scale and translation where physical units matter."""
     axes = axes_of(axes) if isinstance(axes, str) else axes
     rank = len(axes)
@@ -26,4 +26,6 @@ def image_of(axes, levels, strict_error=None, uri="memory://described", arrays=N
         )
         for i, level in enumerate(levels)
     ]
-    return SimpleNamespace(uri=uri, path="", axes=axes, levels=made, strict_error=strict_error)
+    return SimpleNamespace(
+        uri=uri, path="", axes=axes, levels=made, strict_error=strict_error, is_label=is_label
+    )

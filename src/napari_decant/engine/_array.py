@@ -146,10 +146,16 @@ class ZarrArray:
             return
         file, offset, length = extent.file, extent.offset, extent.length
         try:
-            if self.decoder.wants_partial(inside):
-                self.decoder.decode_partial(
-                    lambda start, size: self.store.read_file(file, offset + start, size), length, inside, out
+            self.decoder.check_stored(length)
+            if self.decoder.fits(out):
+                self.decoder.decode(self.store.read_file(file, offset, length), out)
+                return
+            begin, end = self.decoder.span(inside)
+            if self.decoder.partial != "prefix" and self.decoder.wants_partial(begin, end):
+                part = self.decoder.fetch_part(
+                    lambda start, size: self.store.read_file(file, offset + start, size), length, begin, end
                 )
+                out[...] = self.decoder.elements_of(part)[tuple(inside)]
             else:
                 self.decoder.decode_region(self.store.read_file(file, offset, length), inside, out)
         except DecantError as error:

@@ -18,13 +18,14 @@ import numcodecs.blosc
 import numcodecs.fletcher32
 import numcodecs.shuffle
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 
 from napari_decant.engine._blosc import parse_blosc_header
 from napari_decant.errors import FormatError, IntegrityError
 from napari_decant.ngff._zarr_codecs import CHECKSUMS, Codec
 
-__all__ = ["Buffer", "crc32c", "decode_bytes"]
+__all__ = ["Buffer", "crc32c", "decode_bytes", "decode_zstd_prefix"]
 
 Buffer = bytes | bytearray | memoryview | NDArray[np.uint8]
 
@@ -156,6 +157,29 @@ def _bounded(decode: Callable[..., Any]) -> Callable[[Buffer, int, NDArray[np.ui
         return out if out is not None and len(result) == len(out) else memoryview(result).cast("B")
 
     return run
+
+
+def decode_zstd_prefix(data: Buffer, size: int, out: NDArray[np.uint8]) -> None:
+    """Fill ``out`` with the first bytes of a zstd frame that holds ``size`` bytes.
+
+    Raises
+    ------
+    FormatError
+        The data are damaged or end too early, or the frame declares another size.
+    """
+    view, target, got = memoryview(data).cast("B"), memoryview(out), 0
+    try:
+        declared = zstandard.frame_content_size(bytes(view[:18]))
+        if declared not in (-1, size):
+            raise _wrong_size("zstd", declared, size)
+        with zstandard.ZstdDecompressor().stream_reader(view) as reader:
+            while got < len(out):
+                n = reader.readinto(target[got:])
+                if not n:
+                    raise _wrong_size("zstd", got, size)
+                got += n
+    except zstandard.ZstdError as error:
+        raise FormatError(f"zstd data cannot be decoded ({error}); the chunk is damaged") from None
 
 
 def _lz4(data: Buffer, size: int, out: NDArray[np.uint8] | None) -> Buffer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numcodecs
@@ -13,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_decant.engine._blosc import HEADER_BYTES, block_starts, blosc_blocks, parse_blosc_header
-from napari_decant.engine._bytes_codecs import Buffer, decode_bytes
+from napari_decant.engine._bytes_codecs import Buffer, decode_bytes, decode_zstd_prefix
 from napari_decant.errors import FormatError
 from napari_decant.ngff._zarr import ArrayMeta
 from napari_decant.ngff._zarr_codecs import CHECKSUMS, Codec
 
-__all__ = ["ChunkDecoder"]
+__all__ = ["ChunkDecoder", "Part", "release_scratch"]
 
+_PARTIAL: Final = {(): "raw", ("blosc",): "blosc", ("zstd",): "prefix"}
 Fetch = Callable[[int, int], bytes]
 _local = threading.local()
 
@@ -37,6 +39,26 @@ def release_scratch() -> None:
     _local.buffer = None
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Stored bytes that decode to a part of a chunk.
+
+    Attributes
+    ----------
+    data : bytes
+        Elements as they are, or a Blosc buffer of some blocks.
+    packed : bool
+        Whether ``data`` is a Blosc buffer.
+    start, stop : int
+        Bytes of the decoded chunk that they give.
+    """
+
+    data: bytes
+    packed: bool
+    start: int
+    stop: int
+
+
 class ChunkDecoder:
     """Decodes the chunks of one array; may be used by any number of threads.
 
@@ -47,9 +69,13 @@ class ChunkDecoder:
 
     Attributes
     ----------
-    partial : str
-        ``"raw"`` where elements lie in the stored bytes as they are, ``"blosc"`` where blocks decode
-        one by one, ``""`` where only whole chunks decode.
+    count, itemsize, nbytes : int
+        Elements of a chunk, and bytes of one and of all as stored.
+    partial : {"", "raw", "blosc", "prefix"}
+        How less than a chunk is decoded: elements lie in the stored bytes as they are, blocks decode
+        one by one, a stream decodes from its beginning, or not at all.
+    strides : tuple of int
+        Bytes, in the decoded but not yet transposed chunk, between neighbours along each axis.
     """
 
     # below this a chunk decodes as fast as its block table is looked at
@@ -65,26 +91,55 @@ class ChunkDecoder:
                 self._stored = np.dtype(codec.config["astype"])
         big = meta.codecs[at].config["endian"] == "big"
         self._stored = self._stored.newbyteorder(">" if big else "<")
-        self._count = math.prod(meta.chunk_shape)
-        self.nbytes = self._count * self._stored.itemsize
+        self.count = math.prod(meta.chunk_shape)
+        self.itemsize = self._stored.itemsize
+        self.nbytes = self.count * self.itemsize
         native = meta.native_dtype
         plain = not any(codec.name != "bitround" for codec in self._arrays)
         # a stored byte of 2 is no valid bool, so bools never land as they are
         self.in_place = plain and self._stored == native and native.kind != "b"
-        names = [codec.name for codec in self._bytes]
-        self.partial = "" if not plain else "raw" if not names else "blosc" if names == ["blosc"] else ""
+        filtered = any(codec.name not in ("bitround", "transpose") for codec in self._arrays)
+        names = tuple(codec.name for codec in self._bytes)
+        self.partial = "" if filtered else _PARTIAL.get(names, "")
         self._sizes = self._stage_sizes()
+        self._orders = [codec.config["order"] for codec in self._arrays if codec.name == "transpose"]
+        self.strides = self._strides()
 
     def _stage_sizes(self) -> list[tuple[int, bool]]:
         """Bytes before each bytes codec: (size, whether exact)."""
-        size, exact, sizes = self.nbytes, True, []
+        size, exact = self.nbytes, True
+        sizes: list[tuple[int, bool]] = []
         for codec in self._bytes:
             sizes.append((size, exact))
             if codec.name in CHECKSUMS:
                 size += 4
             elif codec.name != "shuffle":  # no compressor of the list grows data by more than this
                 size, exact = size + size // 64 + (64 << 10), False
+        self._most_stored = size
         return sizes
+
+    def check_stored(self, length: int) -> None:
+        """Refuse stored bytes that are more than any encoding of a chunk, before they are read.
+
+        Raises
+        ------
+        FormatError
+        """
+        most = self._most_stored
+        if length > most:
+            raise FormatError(
+                f"{length:,} bytes are stored where a chunk takes at most {most:,}; it is damaged"
+            )
+
+    def _strides(self) -> tuple[int, ...]:
+        axes = list(range(self.meta.rank))
+        for order in self._orders:
+            axes = [axes[i] for i in order]
+        strides, step = [0] * len(axes), self._stored.itemsize
+        for axis in reversed(axes):
+            strides[axis] = step
+            step *= self.meta.chunk_shape[axis]
+        return tuple(strides)
 
     def decode(self, data: Buffer, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Decode a whole chunk.
@@ -93,7 +148,7 @@ class ChunkDecoder:
         ----------
         data : bytes-like
             The stored bytes.
-        out : array, shape ``meta.chunk_shape``, native dtype, optional
+        out : array, shape ``meta.chunk_shape``, optional
             Filled and returned; may be strided.
 
         Raises
@@ -103,9 +158,40 @@ class ChunkDecoder:
         """
         if out is None:
             out = np.empty(self.meta.chunk_shape, self.meta.native_dtype)
-        whole = tuple(slice(0, n, 1) for n in self.meta.chunk_shape)
-        self.decode_region(data, whole, out)
+        if self.fits(out):
+            self._decode_flat(data, out.reshape(-1).view(np.uint8))
+        else:
+            out[...] = self.elements(data)
         return out
+
+    def fits(self, out: NDArray[Any]) -> bool:
+        """Whether a whole chunk can be decoded straight into ``out``."""
+        return (
+            self.in_place
+            and out.size == self.count
+            and out.flags.c_contiguous
+            and out.dtype == self._stored
+            and out.shape == self.meta.chunk_shape
+        )
+
+    def span(self, selection: Sequence[slice]) -> tuple[int, int]:
+        """Bytes ``[start, stop)`` of the decoded chunk that enclose a selection (none of them empty)."""
+        start = stop = 0
+        for s, stride in zip(selection, self.strides, strict=True):
+            start += s.start * stride
+            stop += (s.start + (s.stop - 1 - s.start) // s.step * s.step) * stride
+        return start, stop + self._stored.itemsize
+
+    @property
+    def can_be_partial(self) -> bool:
+        """Whether decoding a part may pay: it is possible, and a chunk is not small."""
+        return bool(self.partial) and self.nbytes >= self._LEAST_PARTIAL
+
+    def wants_partial(self, start: int, stop: int) -> bool:
+        """Whether decoding only ``[start, stop)`` saves at least a quarter of a chunk that is not small."""
+        if not self.can_be_partial:
+            return False
+        return 4 * (stop if self.partial == "prefix" else stop - start) <= 3 * self.nbytes
 
     def decode_region(self, data: Buffer, selection: Sequence[slice], out: NDArray[Any]) -> None:
         """Decode what ``selection`` needs of a chunk into ``out``.
@@ -116,45 +202,45 @@ class ChunkDecoder:
             All stored bytes of the chunk.
         selection : sequence of slice
             One per axis, not empty, with start, stop and positive step given, inside the chunk.
-        out : array of the selection's shape, native dtype
+        out : array of the selection's shape
         """
-        if self.in_place and out.flags.c_contiguous and out.dtype == self._stored and out.size == self._count:
+        if self.fits(out):
             self._decode_flat(data, out.reshape(-1).view(np.uint8))
             return
-        if self.partial and self.wants_partial(selection):
-            view = memoryview(data).cast("B")
-            self.decode_partial(
-                lambda offset, length: bytes(view[offset : offset + length]), len(view), selection, out
-            )
-            return
-        self._deliver(self._decode_flat(data, None), selection, out)
-
-    def span(self, selection: Sequence[slice]) -> tuple[int, int]:
-        """Bytes ``[start, stop)`` of the decoded chunk, as stored, that enclose a selection."""
-        first = [s.start for s in selection]
-        last = [s.start + (s.stop - 1 - s.start) // s.step * s.step for s in selection]
-        shape: tuple[int, ...] = self.meta.chunk_shape
-        for codec in self._arrays:
-            if codec.name == "transpose":
-                first, last = ([x[axis] for axis in codec.config["order"]] for x in (first, last))
-                shape = tuple(shape[axis] for axis in codec.config["order"])
-        size = self._stored.itemsize
-        start = stop = 0
-        for n, a, b in zip(shape, first, last, strict=True):
-            start, stop = start * n + a, stop * n + b
-        return start * size, (stop + 1) * size
-
-    def wants_partial(self, selection: Sequence[slice]) -> bool:
-        """Whether decoding only a part saves at least a quarter of a chunk that is not small."""
-        if not self.partial or self.nbytes < self._LEAST_PARTIAL:
-            return False
         start, stop = self.span(selection)
-        return 4 * (stop - start) <= 3 * self.nbytes
+        if not self.wants_partial(start, stop):
+            elements = self.elements(data)
+        elif self.partial == "prefix":
+            elements = self.elements(data, stop)
+        else:
+            view = memoryview(data).cast("B")
+            elements = self.elements_of(
+                self.fetch_part(lambda at, n: bytes(view[at : at + n]), len(view), start, stop)
+            )
+        out[...] = elements[tuple(selection)]
 
-    def decode_partial(
-        self, fetch: Fetch, stored: int, selection: Sequence[slice], out: NDArray[Any]
-    ) -> None:
-        """Decode a selection from only the stored bytes it needs.
+    def elements(self, data: Buffer, stop: int | None = None) -> NDArray[Any]:
+        """Decode a chunk to a view that is good until this thread decodes the next.
+
+        Parameters
+        ----------
+        data : bytes-like
+        stop : int, optional
+            Decode only this many bytes; the rest of the view is undefined. Needs ``partial == "prefix"``.
+
+        Returns
+        -------
+        array, shape ``meta.chunk_shape``
+            Of the stored type, but for bools.
+        """
+        if stop is None:
+            return self._shaped(self._decode_flat(data, None))
+        flat = _scratch(self.nbytes)
+        decode_zstd_prefix(data, self.nbytes, flat[:stop])
+        return self._shaped(flat)
+
+    def fetch_part(self, fetch: Fetch, stored: int, start: int, stop: int) -> Part:
+        """Read only the stored bytes that ``[start, stop)`` of the chunk needs; not for ``"prefix"``.
 
         Parameters
         ----------
@@ -162,48 +248,51 @@ class ChunkDecoder:
             ``fetch(offset, length)`` reads stored bytes of this chunk.
         stored : int
             Stored bytes of the chunk.
-        selection, out
-            As `decode_region`.
+
+        Raises
+        ------
+        FormatError
+            The sizes are not those of a chunk of this array.
         """
-        start, stop = self.span(selection)
-        flat = _scratch(self.nbytes)
         if self.partial == "raw":
             if stored != self.nbytes:
                 raise FormatError(f"an uncompressed chunk has {stored:,} bytes where {self.nbytes:,} belong")
-            flat[start:stop] = np.frombuffer(fetch(start, stop - start), np.uint8)
-        else:
-            self._decode_blocks(fetch, stored, start, stop, flat)
-        self._deliver(flat, selection, out)
-
-    def _decode_blocks(
-        self, fetch: Fetch, stored: int, start: int, stop: int, flat: NDArray[np.uint8]
-    ) -> None:
-        head = fetch(0, min(stored, 512))
+            return Part(fetch(start, stop - start), False, start, stop)
+        head = fetch(0, min(stored, 1024))
         header = parse_blosc_header(head, stored, self.nbytes)
         if header.raw:
-            flat[start:stop] = np.frombuffer(fetch(HEADER_BYTES + start, stop - start), np.uint8)
-            return
+            return Part(fetch(HEADER_BYTES + start, stop - start), False, start, stop)
         if header.table_bytes > len(head):
             head = fetch(0, header.table_bytes)
         first, last = header.blocks_of(start, stop)
-        part = blosc_blocks(header, block_starts(header, head), first, last, fetch)
-        target = flat[first * header.blocksize : min(last * header.blocksize, self.nbytes)]
-        try:
-            numcodecs.blosc.decompress(part, target)
-        except (RuntimeError, ValueError) as error:
-            raise FormatError(f"Blosc data cannot be decoded ({error}); the chunk is damaged") from None
+        data = blosc_blocks(header, block_starts(header, head), first, last, fetch)
+        return Part(data, True, first * header.blocksize, min(last * header.blocksize, self.nbytes))
+
+    def elements_of(self, part: Part) -> NDArray[Any]:
+        """As `elements`, from a part; the rest of the view is undefined."""
+        flat = _scratch(self.nbytes)
+        target = flat[part.start : part.stop]
+        if part.packed:
+            try:
+                numcodecs.blosc.decompress(part.data, target)
+            except (RuntimeError, ValueError) as error:
+                raise FormatError(f"Blosc data cannot be decoded ({error}); the chunk is damaged") from None
+        else:
+            target[:] = np.frombuffer(part.data, np.uint8)
+        return self._shaped(flat)
 
     def _decode_flat(self, data: Buffer, out: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
         """Undo the bytes codecs; without ``out`` the result lives until this thread's next decode."""
         if not self._bytes:
-            if len(memoryview(data).cast("B")) != self.nbytes:
-                raise FormatError(
-                    f"an uncompressed chunk has {len(data):,} bytes where {self.nbytes:,} belong"
-                )
             flat = np.frombuffer(data, np.uint8)
-            if out is not None:
-                out[:] = flat
-            return flat if out is None else out
+            if len(flat) != self.nbytes:
+                raise FormatError(
+                    f"an uncompressed chunk has {len(flat):,} bytes where {self.nbytes:,} belong"
+                )
+            if out is None:
+                return flat
+            out[:] = flat
+            return out
         if out is None:
             out = _scratch(self.nbytes)
         for place in range(len(self._bytes) - 1, -1, -1):
@@ -211,23 +300,22 @@ class ChunkDecoder:
             data = decode_bytes(self._bytes[place], data, size, exact, out if place == 0 else None)
         return out
 
-    def _deliver(self, flat: NDArray[np.uint8], selection: Sequence[slice], out: NDArray[Any]) -> None:
-        """Undo the array codecs of a flat chunk and copy what is selected."""
+    def _shaped(self, flat: NDArray[np.uint8]) -> NDArray[Any]:
+        """Undo the array codecs of a flat chunk."""
         elements: NDArray[Any] = flat.view(self._stored)
-        orders = [codec.config["order"] for codec in self._arrays if codec.name == "transpose"]
-        shapes = [self.meta.chunk_shape]
-        for order in orders:
-            shapes.append(tuple(shapes[-1][axis] for axis in order))
-        for codec in reversed(self._arrays):
-            if codec.name != "transpose":
-                elements = _undo_filter(codec, elements.reshape(-1)).reshape(elements.shape)
-                continue
-            order = orders.pop()
-            elements = elements.reshape(shapes.pop()).transpose(np.argsort(order))
-        elements = elements.reshape(self.meta.chunk_shape)
-        if out.dtype.kind == "b":
-            elements = elements.view(np.uint8) != 0
-        out[...] = elements[tuple(selection)]
+        shape = self.meta.chunk_shape
+        if self._arrays:
+            shapes = [shape]
+            for order in self._orders:
+                shapes.append(tuple(shapes[-1][axis] for axis in order))
+            orders = list(self._orders)
+            for codec in reversed(self._arrays):
+                if codec.name == "transpose":
+                    elements = elements.reshape(shapes.pop()).transpose(np.argsort(orders.pop()))
+                else:
+                    elements = _undo_filter(codec, elements.reshape(-1)).reshape(elements.shape)
+        elements = elements.reshape(shape)
+        return elements.view(np.uint8) != 0 if elements.dtype.kind == "b" else elements
 
 
 def _undo_filter(codec: Codec, elements: NDArray[Any]) -> NDArray[Any]:

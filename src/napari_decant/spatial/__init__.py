@@ -13,6 +13,7 @@ from napari_decant.spatial._build import (
 from napari_decant.spatial._frame import SizedQuery
 from napari_decant.spatial._image import AxisLike, ImageLike, LevelLike
 from napari_decant.spatial._index_query import IndexQuery
+from napari_decant.spatial._parts import part_of
 from napari_decant.spatial._query import MAX_COORDINATE, SpatialQuery, pick_level
 from napari_decant.spatial._resolution import Affine, AxisIndices, IndexResolution, SpatialResolution
 from napari_decant.spatial._sampler import BOUNDARIES, FILTERS, Boundary, Filter, Sampler
@@ -36,6 +37,7 @@ __all__ = [
     "SpatialResolution",
     "level_crop",
     "oblique_plane",
+    "part_of",
     "physical_crop",
     "pick_level",
     "reference_crop",

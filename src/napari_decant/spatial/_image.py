@@ -60,5 +60,9 @@ class ImageLike(Protocol):
         """Levels, the reference first."""
 
     @property
+    def is_label(self) -> bool:
+        """Whether values are labels, which are never interpolated."""
+
+    @property
     def strict_error(self) -> Exception | str | None:
         """Why the strict rules of spatial queries do not hold, or None."""

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from napari_decant.errors import UnsupportedOperation, UsageError
-from napari_decant.spatial._image import ImageLike, LevelLike
+from napari_decant.spatial._image import ImageLike
 from napari_decant.spatial._resolution import Affine, Bounds, SpatialResolution
 from napari_decant.spatial._sampler import Sampler
 
 __all__ = ["MAX_COORDINATE", "SpatialQuery", "check_shape", "pick_level", "smallest_singular_value"]
 
 MAX_COORDINATE: Final = 2**52 - 1
+Rows = Sequence[Sequence[float]]
 TOLERANCE: Final = 64 * float(np.finfo(np.float64).eps)
 
 
@@ -117,19 +118,28 @@ class SpatialQuery:
             raise UnsupportedOperation(
                 f"{image.uri} has {len(spatial)} spatial axes; queries need two or three"
             )
-        matrix = np.asarray(self.output_to_reference)
-        linear, offset = matrix[:, :-1], matrix[:, -1]
+        linear = [row[:-1] for row in self.output_to_reference]
+        offset = [row[-1] for row in self.output_to_reference]
         _check_other_axes(image, linear, offset, spatial)
-        _check_regular(linear[np.ix_(spatial, spatial)])
+        _check_regular([[linear[i][j] for j in spatial] for i in spatial])
+        if image.is_label and self.sampler.filter == "linear":
+            raise UnsupportedOperation(
+                f"{image.uri} holds labels, which have no values between them; use nearest"
+            )
         level = self._level(image, linear, spatial)
         source = image.levels[level]
-        ratio, origin = np.asarray(source.scale_to_reference), np.asarray(source.origin_reference_index)
         # by row division: dividing by R keeps R / R exactly one, multiplying by 1 / R would not
-        to_source = Affine.of(linear / ratio[:, None], (offset - origin) / ratio)
-        low, high = sample_range(to_source, extents)
-        for ends in (sample_range(Affine.of(linear, offset), extents), (low, high)):
-            if max(abs(end) for axis in ends for end in axis) > MAX_COORDINATE:
+        ratios, origins = source.scale_to_reference, source.origin_reference_index
+        to_source = Affine(
+            tuple(tuple(a / r for a in row) for row, r in zip(linear, ratios, strict=True)),
+            tuple((b - o) / r for b, o, r in zip(offset, origins, ratios, strict=True)),
+        )
+        start = (0,) * rank
+        for affine in (Affine(tuple(linear), tuple(offset)), to_source):
+            low, high = sample_range(affine, start, extents)
+            if max(map(abs, (*low, *high))) > MAX_COORDINATE:
                 raise UsageError("the query reaches beyond 2**52 index units; coordinates must stay below")
+        names = [axis.name for axis in image.axes]
         bounds = contributing_bounds(low, high, self.sampler, spatial)
         return SpatialResolution(
             uri=image.uri,
@@ -139,13 +149,14 @@ class SpatialQuery:
             output_to_source=to_source,
             sampler=self.sampler,
             source_bounds_index=bounds,
-            read_bounds_index=self._read_bounds(image, source, bounds, spatial),
+            read_bounds_index=read_bounds(bounds, source.shape, self.sampler, spatial, names),
             requires_resampling=not _is_copy(to_source, bounds, source.shape),
             spatial_axes=spatial,
+            grid_start=start,
             array=source.array,
         )
 
-    def _level(self, image: ImageLike, linear: NDArray[np.float64], spatial: tuple[int, ...]) -> int:
+    def _level(self, image: ImageLike, linear: Rows, spatial: tuple[int, ...]) -> int:
         if self.level == "auto":
             return pick_level(image, linear, spatial)
         if not 0 <= self.level < len(image.levels):
@@ -153,29 +164,6 @@ class SpatialQuery:
                 f"level {self.level} does not exist; {image.uri} has levels 0 to {len(image.levels) - 1}"
             )
         return self.level
-
-    def _read_bounds(
-        self, image: ImageLike, source: LevelLike, bounds: Bounds, spatial: tuple[int, ...]
-    ) -> Bounds:
-        result = []
-        for i, ((start, stop), n) in enumerate(zip(bounds, source.shape, strict=True)):
-            inside = start >= 0 and stop <= n
-            name = image.axes[i].name
-            if not inside and i not in spatial:
-                raise UsageError(
-                    f"axis {name!r} needs indices {start} to {stop - 1}, but the source has 0 to {n - 1}"
-                )
-            if not inside and self.sampler.boundary == "error":
-                raise UsageError(
-                    f"the output needs indices {start} to {stop - 1} of axis "
-                    f"{name!r}, but the source has 0 to "
-                    f"{n - 1}; move it inside or use the boundary 'constant' or 'clamp'"
-                )
-            if self.sampler.boundary == "clamp":
-                result.append((min(max(start, 0), n - 1), min(max(stop - 1, 0), n - 1) + 1))
-            else:
-                result.append((min(max(start, 0), n), min(max(stop, 0), n)))
-        return tuple(result)
 
 
 def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
@@ -190,13 +178,13 @@ def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_other_axes(
-    image: ImageLike, linear: NDArray[np.float64], offset: NDArray[np.float64], spatial: tuple[int, ...]
+    image: ImageLike, linear: Rows, offset: Sequence[float], spatial: tuple[int, ...]
 ) -> None:
-    identity = np.eye(len(linear))
+    rank = len(linear)
     for i, axis in enumerate(image.axes):
         if i in spatial:
             continue
-        if (linear[i] != identity[i]).any() or (linear[:, i] != identity[:, i]).any():
+        if any(linear[i][j] != (i == j) or linear[j][i] != (i == j) for j in range(rank)):
             raise UnsupportedOperation(
                 f"axis {axis.name!r} is not spatial, so it cannot be "
                 "resampled or mixed; give it an identity row "
@@ -208,31 +196,34 @@ def _check_other_axes(
             )
 
 
-def _check_regular(matrix: NDArray[np.float64]) -> None:
+def _check_regular(matrix: list[list[float]]) -> None:
     """Refuse a map that is singular to working precision: rows scaled, largest remaining pivot."""
-    largest = np.abs(matrix).max(axis=1)
-    if (largest == 0).any():
+    size = len(matrix)
+    largest = [max(map(abs, row)) for row in matrix]
+    if min(largest) == 0:
         raise UsageError("the map is singular: a spatial axis does not depend on the output at all")
-    work = matrix / largest[:, None]
-    for k in range(len(work)):
-        rest = np.abs(work[k:, k:])
-        row, column = np.unravel_index(int(rest.argmax()), rest.shape)
-        if rest[row, column] <= TOLERANCE:
+    work = [[a / most for a in row] for row, most in zip(matrix, largest, strict=True)]
+    for k in range(size):
+        pivot, row, column = max((abs(work[i][j]), i, j) for i in range(k, size) for j in range(k, size))
+        if pivot <= TOLERANCE:
             raise UsageError("the map is singular: it squeezes the output grid flat")
-        work[[k, k + row]] = work[[k + row, k]]
-        work[:, [k, k + column]] = work[:, [k + column, k]]
-        work[k + 1 :] -= np.outer(work[k + 1 :, k] / work[k, k], work[k])
+        work[k], work[row] = work[row], work[k]
+        for line in work:
+            line[k], line[column] = line[column], line[k]
+        for i in range(k + 1, size):
+            factor = work[i][k] / work[k][k]
+            work[i] = [a - factor * b for a, b in zip(work[i], work[k], strict=True)]
 
 
-def smallest_singular_value(
-    linear: NDArray[np.float64], ratio: Sequence[float], spatial: Sequence[int]
-) -> float:
+def smallest_singular_value(linear: Rows, ratio: Sequence[float], spatial: Sequence[int]) -> float:
     """Return how far, at least, one step of the output moves in elements of a level with this ratio."""
-    part = linear[np.ix_(spatial, spatial)] / np.asarray(ratio)[list(spatial), None]
+    part = [[linear[i][j] / ratio[i] for j in spatial] for i in spatial]
+    if all(sum(a != 0 for a in line) == 1 for line in (*part, *zip(*part, strict=True))):
+        return min(max(map(abs, row)) for row in part)  # a scaled permutation has its entries as values
     return float(np.linalg.svd(part, compute_uv=False)[-1])
 
 
-def pick_level(image: ImageLike, linear: NDArray[np.float64], spatial: Sequence[int]) -> int:
+def pick_level(image: ImageLike, linear: Rows, spatial: Sequence[int]) -> int:
     """Return the coarsest level no coarser than the output spacing in any direction, else 0.
 
     One output step must move at least one element (within 64 eps) in every direction of the source:
@@ -245,7 +236,9 @@ def pick_level(image: ImageLike, linear: NDArray[np.float64], spatial: Sequence[
     return 0
 
 
-def sample_range(affine: Affine, shape: Sequence[int]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def sample_range(
+    affine: Affine, start: Sequence[int], shape: Sequence[int]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the least and greatest sample coordinate along each axis, rounded as sampling rounds.
 
     Multiplying and adding in float64 never reverses an order, so the extremes lie at corners of the
@@ -256,10 +249,10 @@ def sample_range(affine: Affine, shape: Sequence[int]) -> tuple[tuple[float, ...
         ends = []
         for pick in (min, max):
             total: float | None = None
-            for a, n in zip(row, shape, strict=True):
+            for a, first, n in zip(row, start, shape, strict=True):
                 if a == 0.0:
                     continue
-                term = pick(a * 0.5, a * (n - 0.5))
+                term = pick(a * (first + 0.5), a * (first + n - 0.5))
                 total = term if total is None else total + term
             ends.append((0.0 if total is None else total) + b)
         low.append(ends[0])
@@ -277,6 +270,39 @@ def contributing_bounds(
             result.append((math.floor(a), math.floor(b) + 1))
         else:
             result.append((math.floor(a - 0.5), math.ceil(b - 0.5) + 1))
+    return tuple(result)
+
+
+def read_bounds(
+    bounds: Bounds,
+    source_shape: Sequence[int],
+    sampler: Sampler,
+    spatial: Sequence[int],
+    names: Sequence[str],
+) -> Bounds:
+    """Apply the boundary rule to contributing indices.
+
+    Raises
+    ------
+    UsageError
+        Elements lie outside the source where none may.
+    """
+    result = []
+    for i, ((start, stop), n) in enumerate(zip(bounds, source_shape, strict=True)):
+        inside = start >= 0 and stop <= n
+        if not inside and i not in spatial:
+            raise UsageError(
+                f"axis {names[i]!r} needs indices {start} to {stop - 1}, but the source has 0 to {n - 1}"
+            )
+        if not inside and sampler.boundary == "error":
+            raise UsageError(
+                f"the output needs indices {start} to {stop - 1} of axis {names[i]!r}, but the source has 0 "
+                f"to {n - 1}; move it inside or use the boundary 'constant' or 'clamp'"
+            )
+        if sampler.boundary == "clamp":
+            result.append((min(max(start, 0), n - 1), min(max(stop - 1, 0), n - 1) + 1))
+        else:
+            result.append((min(max(start, 0), n), min(max(stop, 0), n)))
     return tuple(result)
 
 

@@ -64,6 +64,8 @@ class SpatialResolution:
         False if copying elements gives the output exactly.
     spatial_axes : tuple of int
         Positions of the axes that may mix.
+    grid_start : tuple of int
+        Grid point of output element 0; not 0 only for a `part` of a larger output.
     array : object
         Metadata of the source array.
     """
@@ -78,6 +80,7 @@ class SpatialResolution:
     read_bounds_index: Bounds
     requires_resampling: bool
     spatial_axes: tuple[int, ...]
+    grid_start: tuple[int, ...]
     array: Any = field(default=None, compare=False, repr=False)
 
 

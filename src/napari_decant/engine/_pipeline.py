@@ -1,0 +1,387 @@
+"""Samples in, batches out: planned, read and decoded ahead of the one who takes them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from time import monotonic, perf_counter
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from napari_decant.engine._batch import Batch
+from napari_decant.engine._convert import check_conversion
+from napari_decant.engine._cpu import CpuExecutor
+from napari_decant.engine._limits import BatchSpec, QueueLimits
+from napari_decant.engine._memory import shaped
+from napari_decant.engine._plan import Plan
+from napari_decant.engine._planner import ChunkPlanner, Resolution
+from napari_decant.engine._run import Run
+from napari_decant.engine._stats import Stats
+from napari_decant.errors import BudgetExceeded, Cancelled, DecantError, UsageError
+from napari_decant.progress import CancelToken
+
+__all__ = ["Pipeline"]
+
+_POLL: Final = 0.05
+_RUNNING: Final = 3
+
+
+class _Job:
+    """One batch on its way."""
+
+    def __init__(self, samples: list[Resolution]) -> None:
+        self.samples = samples
+        self.errors: tuple[Exception | None, ...] = (None,) * len(samples)
+        self.run: Run | None = None
+        self.buffer: list[NDArray[np.uint8]] = []
+        self.promised = 0
+        self.done = False
+        self.blocked = 0  # memory it waits for
+        self.failure: Exception | None = None
+
+
+class Pipeline:
+    """Turns resolved queries into batches, several in flight.
+
+    Parameters
+    ----------
+    planner : ChunkPlanner
+    executor : CpuExecutor
+        Its threads and memory limit may serve several pipelines.
+    output : BatchSpec
+        Samples, shape and element type of every batch.
+    queues : QueueLimits, optional
+    cancel : CancelToken, optional
+        Asked while waiting.
+
+    Examples
+    --------
+    >>> with Pipeline(planner, executor, output) as pipeline:  # doctest: +SKIP
+    ...     for batch in pipeline.map(resolved):
+    ...         with batch:
+    ...             train(np.from_dlpack(batch))
+    """
+
+    def __init__(
+        self,
+        planner: ChunkPlanner,
+        executor: CpuExecutor,
+        output: BatchSpec,
+        queues: QueueLimits | None = None,
+        cancel: CancelToken | None = None,
+    ) -> None:
+        self.planner, self.executor, self.output = planner, executor, output
+        self.queues = queues if queues is not None else QueueLimits()
+        if self.queues.lookahead_samples < output.samples:
+            raise BudgetExceeded(
+                "lookahead_samples", output.samples, self.queues.lookahead_samples, "one batch"
+            )
+        executor.memory.check(output.nbytes + 1, "one batch")
+        self._token = cancel
+        self._changed = threading.Condition()
+        self._waiting: deque[Resolution] = deque()
+        self._jobs: deque[_Job] = deque()
+        self._queued: deque[_Job] = deque()
+        self._running = 0
+        self._lent = 0
+        self._stats = Stats()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._cancelled = False
+
+    def push(self, samples: Sequence[Resolution], timeout: float | None = None) -> int:
+        """Accept samples in order.
+
+        Parameters
+        ----------
+        samples : sequence of SpatialResolution or IndexResolution
+        timeout : float, optional
+            Seconds to wait for room; without it only what fits now is accepted.
+
+        Returns
+        -------
+        int
+            How many were accepted; push the rest again after a `pop`. `map` does that by itself.
+
+        Raises
+        ------
+        UsageError
+            A sample has another shape than the batch; none is accepted then.
+        Cancelled
+            The pipeline was cancelled.
+        """
+        for sample in samples:
+            if tuple(sample.shape) != self.output.shape:
+                raise UsageError(
+                    f"a sample has the shape {sample.shape}; the batch asks for {self.output.shape}"
+                )
+        deadline = None if timeout is None else monotonic() + timeout
+        accepted = 0
+        with self._changed:
+            while accepted < len(samples):
+                self._check()
+                room = self.queues.lookahead_samples - self._ahead()
+                if room > 0:
+                    self._waiting.extend(samples[accepted : accepted + room])
+                    accepted = min(len(samples), accepted + room)
+                    self._form(flush=False)
+                elif deadline is None or monotonic() >= deadline:
+                    break
+                else:
+                    self._changed.wait(min(_POLL, max(0.0, deadline - monotonic())))
+        return accepted
+
+    def flush(self) -> None:
+        """Make a batch of the samples that do not fill one; it has fewer samples."""
+        with self._changed:
+            self._check()
+            self._form(flush=True)
+
+    def pop(self, timeout: float | None = None) -> Batch:
+        """Return the next batch, waiting for it.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait, also for a batch that has not been pushed yet.
+
+        Raises
+        ------
+        UsageError
+            No batch is on its way and no timeout was given.
+        TimeoutError
+            The time is over.
+        BudgetExceeded
+            The batch waits for memory that batches hold which were popped and not released.
+        Cancelled
+            The pipeline was cancelled.
+        """
+        deadline = None if timeout is None else monotonic() + timeout
+        with self._changed:
+            while True:
+                self._check()
+                if not self._jobs and deadline is None:
+                    rest = (
+                        f" ({len(self._waiting)} samples do not fill one; call flush)"
+                        if self._waiting
+                        else ""
+                    )
+                    raise UsageError(f"no batch is on its way{rest}")
+                if self._jobs and self._jobs[0].done:
+                    return self._lend(self._jobs.popleft())
+                if self._jobs and self._jobs[0].blocked and not self._running and self._lent:
+                    raise BudgetExceeded(
+                        "max_memory_bytes",
+                        self.executor.memory.used + self._jobs[0].blocked,
+                        self.executor.memory.limit,
+                        f"another batch while {self._lent} popped ones are not released",
+                    )
+                if deadline is not None and monotonic() >= deadline:
+                    raise TimeoutError("no batch was finished in time")
+                left = _POLL if deadline is None else min(_POLL, max(0.0, deadline - monotonic()))
+                self._changed.wait(left)
+
+    def map(self, samples: Iterable[Resolution]) -> Iterator[Batch]:
+        """Yield the batches of any number of samples, the last one perhaps smaller.
+
+        Each batch is the caller's to release.
+        """
+        rest = iter(samples)
+        held: list[Resolution] = []
+        ended = False
+        while True:
+            while not ended:
+                if not held:
+                    held = [sample for _, sample in zip(range(self.output.samples), rest, strict=False)]
+                    ended = not held
+                accepted = self.push(held)
+                held = held[accepted:]
+                if held:
+                    break
+            if ended:
+                self.flush()
+            if not self._jobs:
+                return
+            yield self.pop()
+
+    def stats(self) -> Stats:
+        """Return counts and times of everything handed out and in flight so far."""
+        total = Stats()
+        with self._changed:
+            total.add(self._stats)
+        return total
+
+    def cancel(self) -> None:
+        """Stop all work at its next chunk; whoever waits gets `Cancelled`."""
+        with self._changed:
+            self._cancelled = True
+            for job in self._jobs:
+                if job.run is not None:
+                    job.run.cancel()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop, wait for running work, and give memory back."""
+        self.cancel()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            while self._running:
+                self._changed.wait()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._changed:
+            while self._jobs:
+                self._give_back(self._jobs.popleft())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise UsageError("the pipeline is closed")
+        if self._token is not None and self._token.cancelled and not self._cancelled:
+            self._cancelled = True
+            for job in self._jobs:
+                if job.run is not None:
+                    job.run.cancel()
+        if self._cancelled:
+            raise Cancelled("the pipeline was cancelled")
+
+    def _ahead(self) -> int:
+        return len(self._waiting) + sum(len(job.samples) for job in self._jobs)
+
+    def _form(self, flush: bool) -> None:
+        """Group waiting samples into batches; called with the lock."""
+        size = self.output.samples
+        while len(self._waiting) >= size or (flush and self._waiting):
+            job = _Job([self._waiting.popleft() for _ in range(min(size, len(self._waiting)))])
+            self._jobs.append(job)
+            self._queued.append(job)
+        if self._queued and self._thread is None:
+            self._thread = threading.Thread(target=self._coordinate, name="pipeline", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _coordinate(self) -> None:
+        """Plan and start batches in order."""
+        while True:
+            with self._changed:
+                while not self._closed and (not self._queued or self._running >= _RUNNING):
+                    self._changed.wait()
+                if self._closed:
+                    return
+                job = self._queued.popleft()
+                self._running += 1
+            try:
+                if self._cancelled:
+                    raise Cancelled("the pipeline was cancelled")
+                began = perf_counter()
+                plan = self._plan(job)
+                took = perf_counter() - began
+                with self._changed:
+                    self._stats.plan_seconds += took
+                self._begin(job, plan)
+            except Exception as error:  # noqa: BLE001 - it belongs to the batch's samples, not to this thread
+                self._end(job, [error] * len(job.samples))
+
+    def _plan(self, job: _Job) -> Plan:
+        try:
+            return self.planner.plan(job.samples, keep_errors=True)
+        except BudgetExceeded:
+            if len(job.samples) == 1:
+                raise
+        # one sample may be too large by itself: the others should not suffer for it
+        errors: list[Exception | None] = []
+        for sample in job.samples:
+            try:
+                self.planner.plan([sample], keep_errors=True)
+                errors.append(None)
+            except BudgetExceeded as error:
+                errors.append(error)
+        good = [sample for sample, error in zip(job.samples, errors, strict=True) if error is None]
+        if len(good) == len(job.samples) or not good:
+            return self.planner.plan(job.samples, keep_errors=True)
+        return self.planner.plan(job.samples, keep_errors=True, failed=errors)
+
+    def _begin(self, job: _Job, plan: Plan) -> None:
+        errors = list(plan.errors)
+        for number, output in enumerate(plan.outputs):
+            if output is not None and errors[number] is None:
+                try:
+                    check_conversion(plan.arrays[output.array].meta.native_dtype, self.output.dtype)
+                except DecantError as error:
+                    errors[number] = error
+        size = self.output.nbytes
+        working = self.executor.working_bytes(plan, self.executor.memory.limit - size)
+        self._promise(job, size + working)
+        job.buffer = [self.executor.buffers.take(size)]
+        array = shaped(job.buffer[0], (self.output.samples, *self.output.shape), self.output.dtype)
+        outputs = [None if error is not None else array[i] for i, error in enumerate(errors)]
+
+        def finish(run: Run) -> None:
+            self.executor.memory.give(working)
+            job.promised -= working
+            self._end(job, [a or b for a, b in zip(run.errors, errors, strict=True)], run)
+
+        job.run = self.executor.start(plan, outputs, working, finish)
+
+    def _promise(self, job: _Job, need: int) -> None:
+        """Promise memory, waiting until others give some back."""
+        while not self.executor.memory.take(need, "a batch with what it takes to make it", wait=False):
+            with self._changed:
+                self._running -= 1  # it is not running while it waits
+                job.blocked = need
+                self._changed.notify_all()
+                self._changed.wait(_POLL)
+                self._running += 1
+                job.blocked = 0
+                if self._closed or self._cancelled:
+                    raise Cancelled("the pipeline was cancelled")
+        job.promised = need
+
+    def _end(self, job: _Job, errors: Sequence[Exception | None], run: Run | None = None) -> None:
+        with self._changed:
+            job.errors = tuple(errors)
+            job.done = True
+            job.run = None
+            self._running -= 1
+            if run is not None:
+                self._stats.add(run.stats)
+                for uri, key in run.stale:
+                    self.planner.metadata.cache.forget(uri, key)
+            self._changed.notify_all()
+
+    def _lend(self, job: _Job) -> Batch:
+        """Hand out a finished batch; called with the lock."""
+        failed = sum(error is not None for error in job.errors)
+        self._stats.add(Stats(batches=1, samples=len(job.samples), failed_samples=failed))
+        array: NDArray[Any] = np.empty((0,), self.output.dtype)
+        if job.buffer:
+            array = shaped(job.buffer[0], (len(job.samples), *self.output.shape), self.output.dtype)
+            self._stats.output_bytes += array.nbytes
+        self._lent += 1
+
+        def release() -> None:
+            with self._changed:
+                self._lent -= 1
+                self._give_back(job)
+                self._changed.notify_all()
+
+        self._changed.notify_all()
+        return Batch(array, job.errors, release)
+
+    def _give_back(self, job: _Job) -> None:
+        if job.buffer:
+            self.executor.buffers.give(job.buffer)
+        self.executor.memory.give(job.promised)
+        job.promised = 0

@@ -1,0 +1,391 @@
+"""Executing one plan: chunks are read, decoded once each, and copied or sampled into the outputs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from napari_decant.engine._budget import ByteGate
+from napari_decant.engine._codecs import ChunkDecoder, Part
+from napari_decant.engine._convert import convert_into
+from napari_decant.engine._locate import ABSENT, chunk_key
+from napari_decant.engine._memory import BufferPool
+from napari_decant.engine._plan import CopyOutput, Plan, TiledOutput
+from napari_decant.engine._reader import FileReader, Read
+from napari_decant.engine._sampling import TileSampler
+from napari_decant.engine._schedule import Schedule
+from napari_decant.engine._stale import explain
+from napari_decant.engine._stats import Stats
+from napari_decant.engine._waves import Wave, make_waves
+from napari_decant.engine._workers import WorkerPool
+from napari_decant.errors import Cancelled, DecantError, SourceChanged
+
+__all__ = ["Run", "Tools"]
+
+
+_Stored = Part | bytes | memoryview | None
+
+
+class Tools:
+    """What all runs of an executor share."""
+
+    def __init__(self, reader: FileReader, workers: WorkerPool, gate: ByteGate, buffers: BufferPool) -> None:
+        self.reader, self.workers, self.gate, self.buffers = reader, workers, gate, buffers
+
+
+class Lease:
+    """The buffer of one read, given back when the last chunk in it is decoded."""
+
+    __slots__ = ("_buffer", "_entered", "_left", "_lock", "_tools")
+
+    def __init__(self, tools: Tools, chunks: int) -> None:
+        self._tools, self._left = tools, chunks
+        self._entered = 0
+        self._buffer: NDArray[np.uint8] | None = None
+        self._lock = threading.Lock()
+
+    def enter(self, nbytes: int) -> None:
+        """Wait until so many bytes may be on their way."""
+        self._entered = self._tools.gate.enter(nbytes)
+
+    def take(self, nbytes: int) -> memoryview:
+        """Return memory for the read."""
+        self._buffer = self._tools.buffers.take(nbytes)
+        return memoryview(self._buffer)[:nbytes]
+
+    def leave(self) -> None:
+        """Count one chunk as decoded."""
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
+        if self._buffer is not None:
+            holder = [self._buffer]
+            self._buffer = None
+            self._tools.buffers.give(holder)
+        self._tools.gate.leave(self._entered)
+
+
+class Run:
+    """One plan under execution.
+
+    Parameters
+    ----------
+    plan : Plan
+    outputs : sequence of array
+        One per output of the plan, of its shape and any element type; None where planning failed.
+    tools : Tools
+    slot_bytes : int
+        Memory for decoded chunks under tiles; tiles that do not fit together follow one another.
+    done : callable
+        Called once, in any thread, after everything is written.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        outputs: Sequence[NDArray[Any] | None],
+        tools: Tools,
+        slot_bytes: int,
+        done: Callable[[Run], None],
+    ) -> None:
+        self.plan, self.outputs, self._tools, self._done = plan, outputs, tools, done
+        self.errors: list[Exception | None] = list(plan.errors)
+        self.stats = Stats()
+        self.stale: set[tuple[str, str]] = set()
+        self._cancelled = False
+        self._lock = threading.Lock()
+        self._decoders = [ChunkDecoder(array.meta) for array in plan.arrays]
+        self._owner = plan.chunk_array.tolist()
+        self._first = np.searchsorted(plan.use_chunk, np.arange(len(plan.chunk_array) + 1)).tolist()
+        self._use_output = plan.use_output.tolist()
+        self._use_piece = plan.use_piece.tolist()
+        self._schedule = Schedule(plan, self._decoders, tools.reader)
+        self._samplers = {
+            number: TileSampler(plan, output, out)
+            for number, (output, out) in enumerate(zip(plan.outputs, outputs, strict=True))
+            if isinstance(output, TiledOutput) and out is not None
+        }
+        self._waves = make_waves(plan, self._samplers, slot_bytes)
+        self._at = -1
+        self._pending = 0
+        self._buffer: NDArray[np.uint8] | None = None
+
+    def cancel(self) -> None:
+        """Stop at the next chunk; outputs not finished fail with `Cancelled`."""
+        self._cancelled = True
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._next_wave()
+
+    def run_here(self) -> None:
+        """Do everything in this thread: for so little work that handing it over costs more."""
+        self._here = True
+        self._next_wave()
+
+    _here = False
+
+    def _submit(self, pool: WorkerPool, call: Callable[..., None], *arguments: Any) -> None:
+        if self._here:
+            call(*arguments)
+        else:
+            pool.submit(call, *arguments)
+
+    def _next_wave(self) -> None:
+        self._release()
+        self._at += 1
+        if self._at >= len(self._waves):
+            self._done(self)
+            return
+        wave = self._waves[self._at]
+        if wave.slots:
+            self._buffer = self._tools.buffers.take(wave.slots * wave.slot_bytes)
+        reads = self._schedule.reads(wave.read_chunks, whole=bool(wave.slots))
+        absent = self._at == 0 and bool((self.plan.chunk_file == ABSENT).any())
+        self._pending = 1 + len(wave.read_chunks) + len(wave.tiles) + absent
+        for tile in wave.ready:
+            self._submit(self._tools.workers, self._sample, wave, tile)
+        if absent:
+            self._submit(self._tools.workers, self._fill)
+        for read in reads:
+            self._submit(self._tools.reader.pool, self._read, wave, read)
+        self._finished(1)
+
+    def _release(self) -> None:
+        if self._buffer is not None:
+            holder = [self._buffer]
+            self._buffer = None
+            self._tools.buffers.give(holder)
+
+    def _finished(self, count: int) -> None:
+        with self._lock:
+            self._pending -= count
+            last = self._pending == 0
+        if last:
+            self._next_wave()
+
+    def _read(self, wave: Wave, read: Read) -> None:
+        """Read bytes and hand every chunk in them to the decoders."""
+        lease = Lease(self._tools, len(read.chunks))
+        try:
+            if self._cancelled:
+                raise Cancelled("cancelled while reading")
+            if read.length >= 0 and not self._here:
+                lease.enter(read.length)
+            pieces = self._fetch(read, lease)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the outputs, not to this thread
+            for chunk in read.chunks:
+                self._fail(chunk, error)
+                lease.leave()
+                self._chunk_done(wave, chunk)
+            return
+        for chunk, data in pieces:
+            self._submit(self._tools.workers, self._decode, wave, chunk, data, lease)
+
+    def _fetch(self, read: Read, lease: Lease) -> list[tuple[int, _Stored]]:
+        """Read what one read names: (chunk, its bytes)."""
+        uri, file = self.plan.files[read.file]
+        store = self._tools.reader.store(uri)
+        began = perf_counter()
+        decoder = self._decoders[self._owner[read.chunks[0]]]
+        if read.length < 0:
+            data = store.read_optional(file, decoder.check_stored)
+            self._count_read(began, 1, len(data or b""))
+            return [(read.chunks[0], data)]
+        if not read.begins:
+            chunk = read.chunks[0]
+            got: list[int] = []
+
+            def fetch(at: int, n: int) -> bytes:
+                got.append(n)
+                return store.read_file(file, read.offset + at, n)
+
+            part = decoder.fetch_part(
+                fetch, read.length, self._schedule.start[chunk], self._schedule.stop[chunk]
+            )
+            self._count_read(began, len(got), sum(got))
+            return [(chunk, part)]
+        if len(read.chunks) == 1:
+            decoder.check_stored(read.length)
+        whole = lease.take(read.length)
+        store.read_file_into(file, read.offset, whole)
+        self._count_read(began, 1, read.length)
+        return [
+            (chunk, whole[begin:end])
+            for chunk, begin, end in zip(read.chunks, read.begins, read.ends, strict=True)
+        ]
+
+    def _count_read(self, began: float, reads: int, nbytes: int) -> None:
+        with self._lock:
+            self.stats.read_seconds += perf_counter() - began
+            self.stats.reads += reads
+            self.stats.read_bytes += nbytes
+
+    def _decode(self, wave: Wave, chunk: int, data: _Stored, lease: Lease) -> None:
+        began = perf_counter()
+        uses = range(self._first[chunk], self._first[chunk + 1]) if self._at == 0 else range(0)
+        try:
+            if self._cancelled:
+                raise Cancelled("cancelled while decoding")
+            self._decode_chunk(wave, chunk, data, uses)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(chunk, error)
+        if isinstance(data, memoryview):
+            data.release()  # or the buffer would seem to be in use
+        lease.leave()
+        with self._lock:
+            self.stats.decode_seconds += perf_counter() - began
+            self.stats.chunks += 1
+            self.stats.decoded_bytes += self._decoders[self._owner[chunk]].nbytes
+            self.stats.uses += len(uses)
+        self._chunk_done(wave, chunk)
+
+    def _chunk_done(self, wave: Wave, chunk: int) -> None:
+        for tile in wave.chunk_done(chunk):
+            self._submit(self._tools.workers, self._sample, wave, tile)
+        self._finished(1)
+
+    def _decode_chunk(self, wave: Wave, chunk: int, data: _Stored, uses: range) -> None:
+        decoder = self._decoders[self._owner[chunk]]
+        if data is None:
+            self._fill_chunk(wave, chunk, uses)
+        elif wave.slots and wave.begins[chunk] >= 0:
+            held = self._slot(wave, chunk)
+            assert not isinstance(data, Part)
+            decoder.decode(data, held)
+            for use in uses:
+                self._copy(use, held)
+        else:
+            self._decode_copies(decoder, chunk, data, uses)
+
+    def _decode_copies(
+        self, decoder: ChunkDecoder, chunk: int, data: Part | bytes | memoryview, uses: range
+    ) -> None:
+        if isinstance(data, Part):
+            elements = decoder.elements_of(data)
+        elif self._schedule.partial[chunk] and decoder.partial == "prefix":
+            elements = decoder.elements(data, self._schedule.stop[chunk])
+        else:
+            if len(uses) == 1:
+                target = self._target(uses[0])
+                if target is not None and decoder.fits(target):
+                    decoder.decode(data, target)
+                    return
+            elements = decoder.elements(data)
+        for use in uses:
+            self._copy(use, elements)
+
+    def _target(self, use: int) -> NDArray[Any] | None:
+        """Region that a use writes, if it is one of slices."""
+        number = self._use_output[use]
+        output, out = self.plan.outputs[number], self.outputs[number]
+        if out is None:
+            return None
+        assert isinstance(output, CopyOutput)
+        index = [axis.target[piece] for axis, piece in zip(output.axes, self._use_piece[use], strict=False)]
+        if not all(isinstance(part, slice) for part in index):
+            return None
+        region: NDArray[Any] = out[tuple(index)]
+        return region
+
+    def _copy(self, use: int, elements: NDArray[Any]) -> None:
+        """Copy what one use needs of a decoded chunk."""
+        number = self._use_output[use]
+        output, out = self.plan.outputs[number], self.outputs[number]
+        if out is None:  # the output failed for a reason of its own
+            return
+        assert isinstance(output, CopyOutput)
+        pieces = self._use_piece[use]
+        source = tuple(axis.source[piece] for axis, piece in zip(output.axes, pieces, strict=False))
+        target = tuple(axis.target[piece] for axis, piece in zip(output.axes, pieces, strict=False))
+        if all(type(part) is slice for part in source) and all(type(part) is slice for part in target):
+            part = elements[source]
+            if part.dtype == out.dtype:
+                out[target] = part
+            else:
+                convert_into(part, out[target])
+            return
+        picked = elements[_open_mesh(source)]
+        held = np.empty(picked.shape, out.dtype)
+        convert_into(picked, held)
+        out[_open_mesh(target)] = held
+
+    def _slot(self, wave: Wave, chunk: int) -> NDArray[Any]:
+        assert self._buffer is not None
+        meta = self.plan.arrays[self._owner[chunk]].meta
+        dtype = wave.dtypes[self._owner[chunk]]
+        begin = int(wave.begins[chunk])
+        count = self._decoders[self._owner[chunk]].count * dtype.itemsize
+        return self._buffer[begin : begin + count].view(dtype).reshape(meta.chunk_shape)
+
+    def _fill_chunk(self, wave: Wave, chunk: int, uses: range) -> None:
+        """A remote chunk turned out to be absent."""
+        meta = self.plan.arrays[self._owner[chunk]].meta
+        if wave.slots and wave.begins[chunk] >= 0:
+            self._slot(wave, chunk)[...] = meta.fill_value
+        fill = np.broadcast_to(np.asarray(meta.fill_value, meta.native_dtype), meta.chunk_shape)
+        for use in uses:
+            self._copy(use, fill)
+        with self._lock:
+            self.stats.absent_chunks += 1
+
+    def _fill(self) -> None:
+        """Write the fill value where chunks are absent."""
+        absent = np.flatnonzero(self.plan.chunk_file == ABSENT).tolist()
+        for chunk in absent:
+            if self._cancelled:
+                self._fail(chunk, Cancelled("cancelled while filling"))
+                continue
+            meta = self.plan.arrays[self._owner[chunk]].meta
+            fill = np.broadcast_to(np.asarray(meta.fill_value, meta.native_dtype), meta.chunk_shape)
+            for use in range(self._first[chunk], self._first[chunk + 1]):
+                self._copy(use, fill)
+        with self._lock:
+            self.stats.absent_chunks += len(absent)
+        self._finished(1)
+
+    def _sample(self, wave: Wave, tile: tuple[int, int]) -> None:
+        number, at = tile
+        began = perf_counter()
+        try:
+            if self._cancelled:
+                raise Cancelled("cancelled while sampling")
+            if self.errors[number] is None:
+                buffer: Any = self._buffer if self._buffer is not None else np.empty(16, np.uint8)
+                self._samplers[number].sample(at, buffer, wave.begins)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._set_error(number, error)
+        buffer = None  # or the wave's buffer would seem to be in use when the last tile ends the wave
+        with self._lock:
+            self.stats.sample_seconds += perf_counter() - began
+            self.stats.uses += 1
+        self._finished(1)
+
+    def _fail(self, chunk: int, error: Exception) -> None:
+        """Give an error to every output that needs a chunk."""
+        if isinstance(error, DecantError):
+            error = explain(self.plan, chunk, error, self._tools.reader)
+            if isinstance(error, SourceChanged):
+                array = self.plan.arrays[self._owner[chunk]]
+                index = self.plan.chunk_index[chunk, : array.meta.rank].tolist()
+                self.stale.add((array.uri, chunk_key(array, index)))
+        for use in range(self._first[chunk], self._first[chunk + 1]):
+            self._set_error(self._use_output[use], error)
+        for number, sampler in self._samplers.items():
+            if (sampler.output.tile_chunks == chunk).any():
+                self._set_error(number, error)
+
+    def _set_error(self, number: int, error: Exception) -> None:
+        with self._lock:
+            if self.errors[number] is None:
+                self.errors[number] = error
+
+
+def _open_mesh(parts: tuple[slice | NDArray[np.int64], ...]) -> tuple[NDArray[np.int64], ...]:
+    return np.ix_(*[np.arange(p.start, p.stop, p.step or 1) if isinstance(p, slice) else p for p in parts])

@@ -1,0 +1,119 @@
+"""Tiles whose decoded chunks fit into memory together."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from napari_decant.engine._plan import Plan
+from napari_decant.engine._sampling import TileSampler, pool_dtype
+
+__all__ = ["Wave", "make_waves", "slot_size", "tile_need"]
+
+_ALIGN: Final = 64
+Tile = tuple[int, int]  # (output, tile)
+
+
+def slot_size(plan: Plan) -> int:
+    """Bytes to hold one decoded chunk of any array of a plan."""
+    sizes = [
+        math.prod(array.meta.chunk_shape) * pool_dtype(array.meta.native_dtype).itemsize
+        for array in plan.arrays
+    ]
+    return -(-max(sizes, default=0) // _ALIGN) * _ALIGN
+
+
+def tile_need(plan: Plan) -> int:
+    """Most chunks under one tile of a plan."""
+    return max((int(counts.max(initial=0)) for counts in plan.tile_chunk_counts()), default=0)
+
+
+class Wave:
+    """What is decoded and sampled together.
+
+    Attributes
+    ----------
+    read_chunks : int64 array
+        Stored chunks to read.
+    tiles, ready : list of (int, int)
+        Tiles to sample, and those that need no stored chunk.
+    slots, slot_bytes : int
+        Decoded chunks held at once, and the bytes of each; 0 slots if there are only copies.
+    begins : int64 array, shape (chunks,)
+        Where each chunk of the plan is held; -1 where it is not.
+    dtypes : dict
+        Element type in which chunks of each array are held.
+    """
+
+    def __init__(
+        self, plan: Plan, tiles: list[Tile], copies: bool, samplers: Mapping[int, TileSampler]
+    ) -> None:
+        self.tiles = tiles
+        self.dtypes: dict[int, np.dtype[Any]] = {s.output.array: s.dtype for s in samplers.values()}
+        self._lock = threading.Lock()
+        self._waiting: dict[Tile, int] = {}
+        self._tiles_of: dict[int, list[Tile]] = {}
+        stored = plan.chunk_file >= 0
+        held: list[NDArray[np.int64]] = []
+        for tile in tiles:
+            output = samplers[tile[0]].output
+            chunks = output.tile_chunks[output.tile_first[tile[1]] : output.tile_first[tile[1] + 1]]
+            chunks = chunks[stored[chunks]]
+            held.append(chunks)
+            self._waiting[tile] = len(chunks)
+            for chunk in chunks.tolist():
+                self._tiles_of.setdefault(chunk, []).append(tile)
+        self.ready = [tile for tile, count in self._waiting.items() if count == 0]
+        distinct = np.unique(np.concatenate(held)) if held else np.empty(0, np.int64)
+        self.slots = len(distinct)
+        self.slot_bytes = slot_size(plan) if self.slots else 0
+        self.begins = np.full(len(plan.chunk_file), -1, np.int64)
+        self.begins[distinct] = np.arange(self.slots) * self.slot_bytes
+        wanted = np.zeros(len(plan.chunk_file), bool)
+        wanted[distinct] = True
+        if copies:
+            wanted[plan.use_chunk] = True
+        self.read_chunks = np.flatnonzero(wanted & stored)
+
+    def chunk_done(self, chunk: int) -> Iterable[Tile]:
+        """Count a chunk as decoded; return the tiles that now have all of theirs."""
+        tiles = self._tiles_of.get(chunk)
+        if tiles is None:
+            return ()
+        ready = []
+        with self._lock:
+            for tile in tiles:
+                self._waiting[tile] -= 1
+                if self._waiting[tile] == 0:
+                    ready.append(tile)
+        return ready
+
+
+def make_waves(plan: Plan, samplers: Mapping[int, TileSampler], slot_bytes: int) -> list[Wave]:
+    """Group tiles, in order, so that the chunks of each group fit into ``slot_bytes``.
+
+    Copies belong to the first wave. Chunks that two waves need are decoded in both.
+    """
+    tiles = [(number, at) for number, s in samplers.items() for at in range(len(s.output.tile_start))]
+    if not tiles:
+        return [Wave(plan, [], True, samplers)]
+    size = slot_size(plan)
+    room = slot_bytes // size if size else 0
+    stored = plan.chunk_file >= 0
+    groups: list[list[Tile]] = [[]]
+    together: set[int] = set()
+    for tile in tiles:
+        output = samplers[tile[0]].output
+        chunks = output.tile_chunks[output.tile_first[tile[1]] : output.tile_first[tile[1] + 1]]
+        mine = set(chunks[stored[chunks]].tolist())
+        if groups[-1] and len(together | mine) > room:
+            groups.append([])
+            together = set()
+        groups[-1].append(tile)
+        together |= mine
+    return [Wave(plan, group, at == 0, samplers) for at, group in enumerate(groups)]
