@@ -22,6 +22,7 @@ from napari_decant.archive._series import SeriesPlan, list_folder, plan_series
 from napari_decant.archive._source import Source
 from napari_decant.errors import DecantError, UsageError
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
+from napari_decant.stores._atomic import require_path
 
 __all__ = ["TIFF_SUFFIXES", "PlanRow", "find_tiffs", "plan"]
 
@@ -142,8 +143,7 @@ def plan(
     output = None if output_dir is None else Path(output_dir)
     given = [Path(path) for path in paths]
     for path in given:
-        if not os.path.lexists(path):
-            raise UsageError(f"{path} does not exist; check the path")
+        require_path(path)
     if series:
         return _plan_all_series(given, output, pattern, codec, estimate, workers, progress, cancel)
     found = list(dict.fromkeys(item for path in given for item in _files_of(path)))
@@ -153,6 +153,11 @@ def plan(
         file, base = item
         relative = file.relative_to(base).as_posix() if file != base else file.name
         folder = None if output is None else output / Path(relative).parent
+        if file != base and file.is_symlink():
+            reason = f"{file} is a link; links in a folder are not followed, name the file itself"
+            return PlanRow(
+                file, archive_path(file, folder), "file", "failed", reason, 0, relative=relative, exit_code=2
+            )
         return _plan_file(file, archive_path(file, folder), relative, codec, estimate)
 
     rows: list[PlanRow] = []
@@ -175,8 +180,6 @@ def _files_of(path: Path) -> list[tuple[Path, Path]]:
 
 def _plan_file(file: Path, target: Path, relative: str, codec: str, estimate: bool) -> PlanRow:
     try:
-        if relative != file.name and file.is_symlink():
-            raise UsageError(f"{file} is a link; links in a folder are not followed, name the file itself")
         with Source(file) as source:
             layout = plan_file(source.read_at, source.size)
             size = _estimate(source, layout, codec) if estimate else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,8 +24,9 @@ from napari_decant.archive._manifest import (
     load_manifest,
 )
 from napari_decant.engine import ZarrArray
-from napari_decant.errors import FormatError, MissingKey, StorageError, UsageError
-from napari_decant.stores import FolderStore, Store, open_zip
+from napari_decant.errors import FormatError, MissingKey, StorageError
+from napari_decant.stores import FolderStore, Store, ZipStore, open_zip
+from napari_decant.stores._atomic import require_path
 
 __all__ = ["Archive", "ArchivedFile"]
 
@@ -111,8 +113,7 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not path.exists():
-            raise UsageError(f"{path} does not exist; check the path")
+        require_path(path)
         self.store: Store = FolderStore(path) if path.is_dir() else open_zip(path)
         self._nested: dict[str, Archive] = {}
         self._pixels: ZarrArray | None = None
@@ -130,6 +131,11 @@ class Archive:
                 f"{self.path} is not an archive of this program: it has no {MANIFEST_KEY}; "
                 "open it as an image instead"
             ) from None
+        # A name or a hash with a flipped bit must not pass for the true one.
+        if isinstance(self.store, ZipStore) and zlib.crc32(data) != self.store.entry(MANIFEST_KEY).crc:
+            raise FormatError(
+                f"the manifest of {self.path} does not match its checksum ({MANIFEST_KEY}); the archive is damaged"
+            )
         return load_manifest(data, str(self.path))
 
     def __enter__(self) -> Self:

@@ -19,7 +19,7 @@ from napari_decant.archive._workers import choose_workers, ordered
 from napari_decant.errors import BudgetExceeded, IntegrityError, TargetExists, UsageError
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import LocalFile
-from napari_decant.stores._atomic import AtomicFile, make_folder, storage_error
+from napari_decant.stores._atomic import AtomicFile, make_folder, require_path, storage_error
 
 __all__ = ["find_archives", "restore"]
 
@@ -48,8 +48,7 @@ def find_archives(paths: Sequence[Path]) -> dict[Path, str]:
     """
     found: dict[Path, str] = {}
     for path in paths:
-        if not path.exists():
-            raise UsageError(f"{path} does not exist; check the path")
+        require_path(path)
         if not path.is_dir() or (path / MANIFEST_KEY).is_file():
             found[path] = _stem(path.name)
             continue

@@ -23,10 +23,10 @@ from napari_decant.errors import (
     MissingKey,
     StorageError,
     UnsafeInput,
-    UsageError,
 )
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import Store, ZipStore
+from napari_decant.stores._atomic import require_path
 
 __all__ = ["recompute", "verify"]
 
@@ -171,8 +171,7 @@ def verify(
     path = Path(archive)
     depth = "quick" if quick else "full"
     cancel = cancel or CancelToken()
-    if not path.exists():
-        raise UsageError(f"{path} does not exist; check the path")
+    require_path(path)
     try:
         opened = Archive(path)
     except UnsafeInput:

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from napari_decant.cli._common import app
 from napari_decant.errors import UsageError
+from napari_decant.stores._atomic import require_path
 
 __all__ = ["demo", "view"]
 
@@ -23,8 +24,7 @@ def view(paths: Annotated[list[Path], Parameter(negative=())]) -> int:
         Archives, OME-Zarr folders or TIFFs.
     """
     for path in paths:
-        if not path.exists():
-            raise UsageError(f"{path} does not exist; check the path")
+        require_path(path)
     _napari().view(paths)
     return 0
 
@@ -44,7 +44,7 @@ def demo(
 def _napari() -> Any:
     """The part that needs napari, with a clear word if it is not installed."""
     try:
-        import napari  # type: ignore[import-untyped]  # noqa: F401
+        import napari  # noqa: F401
     except ImportError as error:
         raise UsageError('napari is not installed; run: pip install "napari-decant[all]"') from error
     from napari_decant import plugin

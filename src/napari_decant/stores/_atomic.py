@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from napari_decant.errors import StorageError, TargetExists
+from napari_decant.errors import StorageError, TargetExists, UsageError
 
-__all__ = ["PARTIAL_SUFFIX", "AtomicFile", "make_folder", "storage_error", "sync_directory"]
+__all__ = ["PARTIAL_SUFFIX", "AtomicFile", "make_folder", "require_path", "storage_error", "sync_directory"]
 
 PARTIAL_SUFFIX = ".partial"
 _NAME_LIMIT = 60  # of the final name kept in the temporary one, so that long names still fit
@@ -46,6 +46,24 @@ def sync_directory(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def require_path(path: Path) -> None:
+    """Check that something is there.
+
+    Raises
+    ------
+    UsageError
+        Nothing is.
+    StorageError
+        It cannot be told, for lack of permission.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"{path} does not exist; check the path") from error
+    except OSError as error:
+        raise storage_error("reading", path, error) from error
 
 
 def make_folder(folder: Path) -> None:

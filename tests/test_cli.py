@@ -1,0 +1,256 @@
+"""The command line: what it prints, its exit codes, and one clear sentence for every bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.support.damage import edit_entry, flip_stored_byte, rewrite
+from tests.support.tiffwriter import TiffSpec, write_tiff
+
+from napari_decant.cli import main
+
+AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+@pytest.fixture
+def tiff(tmp_path: Path) -> Path:
+    return write_tiff(tmp_path / "cells.tif", TiffSpec(pages=2, height=20, width=30)).path
+
+
+@pytest.fixture
+def archive(tiff: Path) -> Path:
+    assert main(["pack", str(tiff)]) == 0
+    return tiff.with_name("cells.tif.zarr.zip")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a call."""
+    capsys.readouterr()
+    code = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def one_sentence(text: str) -> None:
+    assert text.startswith("napari-decant: ")
+    assert text.count("\n") == 1
+    assert "Traceback" not in text
+
+
+def test_round_trip(capsys: pytest.CaptureFixture[str], tiff: Path, tmp_path: Path) -> None:
+    code, out, err = run(capsys, "pack", tiff, "-o", tmp_path / "out")
+    assert (code, err) == (0, "")
+    assert "every byte was checked" in out
+    packed = tmp_path / "out" / "cells.tif.zarr.zip"
+    code, out, _ = run(capsys, "verify", packed)
+    assert code == 0
+    assert "whole" in out
+    code, out, _ = run(capsys, "info", packed)
+    assert code == 0
+    assert "z2 y20 x30 uint16" in out
+    assert run(capsys, "restore", packed, "-o", tmp_path / "back")[0] == 0
+    assert (tmp_path / "back" / "cells.tif").read_bytes() == tiff.read_bytes()
+
+
+def test_json_of_every_verb(capsys: pytest.CaptureFixture[str], tiff: Path, tmp_path: Path) -> None:
+    plan = json.loads(run(capsys, "pack", "--dry-run", "--json", tiff)[1])
+    assert plan["rows"][0]["mode"] == "byte-exact"
+    assert plan["rows"][0]["axes"] == ["z", "y", "x"]
+    assert plan["rows"][0]["target"] == f"{tiff}.zarr.zip"
+    assert plan["rows"][0]["estimated_size"] > 0
+    assert not Path(f"{tiff}.zarr.zip").exists()
+    packed = json.loads(run(capsys, "pack", "--json", tiff)[1])
+    archive = packed["rows"][0]["archive"]
+    assert packed["ok"]
+    assert packed["rows"][0]["state"] == "packed"
+    assert json.loads(run(capsys, "verify", "--json", archive)[1])["results"][0]["whole"] is True
+    assert json.loads(run(capsys, "verify", "--quick", "--json", archive)[1])["results"][0]["whole"] is None
+    assert json.loads(run(capsys, "info", "--json", archive)[1])["results"][0]["mode"] == "byte-exact"
+    restored = json.loads(run(capsys, "restore", "--json", archive, "-o", tmp_path / "back")[1])
+    assert restored["results"][0]["files"] == [str(tmp_path / "back" / "cells.tif")]
+
+
+def test_missing_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for verb in (["pack"], ["verify"], ["info"], ["restore", "-o", tmp_path / "o"], ["view"]):
+        code, _, err = run(capsys, *verb, tmp_path / "none.tif")
+        assert code == 2
+        one_sentence(err)
+        assert "none.tif does not exist" in err
+
+
+@pytest.mark.parametrize("words", [["pack"], ["pack", "--bogus", "x"], ["nonsense"], ["restore", "x"]])
+def test_wrong_call(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    one_sentence(err)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--memory", "lots"], ["--workers", "0"], ["--codec", "gzip"], ["--permanently"]],
+    ids=lambda words: words[0],
+)
+def test_wrong_option(capsys: pytest.CaptureFixture[str], tiff: Path, words: list[str]) -> None:
+    code, _, err = run(capsys, "pack", tiff, *words)
+    assert code == 2
+    one_sentence(err)
+    assert not Path(f"{tiff}.zarr.zip").exists()
+
+
+def test_folder_without_tiffs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    code, _, err = run(capsys, "pack", tmp_path)
+    assert code == 2
+    one_sentence(err)
+    assert "holds no TIFF files" in err
+
+
+def test_existing_output(
+    capsys: pytest.CaptureFixture[str], tiff: Path, archive: Path, tmp_path: Path
+) -> None:
+    code, out, _ = run(capsys, "pack", tiff)
+    assert code == 0
+    assert "packed already" in out
+    write_tiff(tiff, TiffSpec(pages=2, height=20, width=30, seed=9, trailing=3))
+    before = archive.read_bytes()
+    code, _, err = run(capsys, "pack", tiff)
+    assert code == 2
+    one_sentence(err)
+    assert archive.read_bytes() == before
+    assert run(capsys, "pack", tiff, "--overwrite")[0] == 0
+    assert archive.read_bytes() != before
+    assert run(capsys, "restore", archive, "-o", tmp_path / "back")[0] == 0
+    code, _, err = run(capsys, "restore", archive, "-o", tmp_path / "back")
+    assert code == 2
+    assert "exists already" in err
+    assert run(capsys, "restore", archive, "-o", tmp_path / "back", "--overwrite")[0] == 0
+    assert (tmp_path / "back" / "cells.tif").read_bytes() == tiff.read_bytes()
+
+
+@pytest.mark.skipif(AS_ROOT or os.name == "nt", reason="root and Windows ignore permission bits")
+def test_unreadable_source(capsys: pytest.CaptureFixture[str], tiff: Path) -> None:
+    tiff.chmod(0)
+    code, _, err = run(capsys, "pack", tiff)
+    assert code == 4
+    one_sentence(err)
+
+
+@pytest.mark.skipif(AS_ROOT or os.name == "nt", reason="root and Windows ignore permission bits")
+def test_read_only_folder(capsys: pytest.CaptureFixture[str], tiff: Path, tmp_path: Path) -> None:
+    (tmp_path / "ro").mkdir(mode=0o555)
+    code, _, err = run(capsys, "pack", tiff, "-o", tmp_path / "ro")
+    assert code == 4
+    one_sentence(err)
+    assert list((tmp_path / "ro").iterdir()) == []
+
+
+@pytest.mark.skipif(not AS_ROOT or sys.platform != "linux", reason="needs root to drop its rights")
+def test_permissions_as_another_user() -> None:
+    """The two tests above where tests run as root: a subprocess gives up root first."""
+    program = (
+        # modules are in memory before the rights go, since the checkout may be the user's own
+        "import os, sys; from napari_decant.cli import main; from napari_decant import pack;"
+        "pack(sys.argv[4], sys.argv[5]); os.setgid(65534); os.setuid(65534); sys.exit(main(sys.argv[1:4]))"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        tiff = write_tiff(folder / "cells.tif", TiffSpec(pages=2)).path
+        secret = write_tiff(folder / "secret.tif", TiffSpec(pages=2)).path
+        secret.chmod(0)
+        (folder / "ro").mkdir(mode=0o555)
+        (folder / "open").mkdir()
+        (folder / "open").chmod(0o777)
+        for source, output in ((secret, folder / "open"), (tiff, folder / "ro")):
+            words = ["pack", source, f"-o={output}", tiff, folder / f"warm-{output.name}"]
+            done = subprocess.run(
+                [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 4, done.stderr
+            one_sentence(done.stderr)
+            assert "permission" in done.stderr.lower()
+            assert list(output.iterdir()) == []
+
+
+def test_archive_cut_short(capsys: pytest.CaptureFixture[str], archive: Path, tmp_path: Path) -> None:
+    archive.write_bytes(archive.read_bytes()[:-30])
+    code, out, _ = run(capsys, "verify", archive)
+    assert code == 1
+    assert "cut short" in out
+    code, _, err = run(capsys, "restore", archive, "-o", tmp_path / "back")
+    assert code == 3
+    one_sentence(err)
+    assert not (tmp_path / "back" / "cells.tif").exists()
+
+
+@pytest.mark.parametrize("key", ["0/1/0/0", "husk/0", ".decant/manifest.json"])
+def test_flipped_byte(capsys: pytest.CaptureFixture[str], archive: Path, tmp_path: Path, key: str) -> None:
+    flip_stored_byte(archive, key)
+    code, out, _ = run(capsys, "verify", archive)
+    assert code == 1
+    assert key in out
+    code, _, err = run(capsys, "restore", archive, "-o", tmp_path / "back")
+    assert code in (1, 3)
+    one_sentence(err)
+    assert not (tmp_path / "back" / "cells.tif").exists()
+
+
+def test_newer_format(capsys: pytest.CaptureFixture[str], archive: Path, tmp_path: Path) -> None:
+    edit_entry(archive, ".decant/manifest.json", lambda data: data.replace(b'"format":1', b'"format":2'))
+    for words in (["verify", archive], ["restore", archive, "-o", tmp_path / "back"], ["info", archive]):
+        code, _, err = run(capsys, *words)
+        assert code == 3
+        one_sentence(err)
+        assert "format 2" in err
+    assert not (tmp_path / "back" / "cells.tif").exists()
+
+
+def test_names_that_leave_the_folder(
+    capsys: pytest.CaptureFixture[str], archive: Path, tmp_path: Path
+) -> None:
+    rewrite(archive, lambda entries: entries.update({"../evil": b"x"}))
+    for words in (["verify", archive], ["restore", archive, "-o", tmp_path / "back"]):
+        code, _, err = run(capsys, *words)
+        assert code == 3
+        one_sentence(err)
+        assert "unsafe" in err
+    assert not (tmp_path / "evil").exists()
+    assert not (tmp_path / "back").exists()
+
+
+def test_batch_goes_on_after_a_failure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "deep").mkdir(parents=True)
+    write_tiff(folder / "a.tif", TiffSpec(seed=1))
+    write_tiff(folder / "deep" / "b.tif", TiffSpec(seed=2))
+    (folder / "c.tif").symlink_to(folder / "a.tif")
+    code, _, err = run(capsys, "pack", folder, "-o", tmp_path / "out")
+    assert code == 2
+    assert "c.tif is a link" in err
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [row["state"] for row in report["rows"]] == ["packed", "failed", "packed"]
+    assert run(capsys, "restore", tmp_path / "out", "-o", tmp_path / "back")[0] == 0
+    assert (tmp_path / "back" / "deep" / "b.tif").read_bytes() == (folder / "deep" / "b.tif").read_bytes()
+    sums = (tmp_path / "out" / "SHA256SUMS").read_text()
+    assert "  deep/b.tif\n" in sums
+
+
+def test_no_traceback_unless_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tiff: Path
+) -> None:
+    from napari_decant import archive
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(archive, "plan", fail)
+    code, _, err = run(capsys, "pack", tiff)
+    assert code == 3
+    one_sentence(err)
+    assert "boom" in err
