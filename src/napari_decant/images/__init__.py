@@ -12,7 +12,10 @@ from napari_decant.images._open import (
     open_image,
     register_opener,
 )
+from napari_decant.images._tiff import TiffImages
+from napari_decant.images._tiff_facts import TiffFacts, tiff_facts
 from napari_decant.images._units import in_micrometers, in_seconds, unit_name
+from napari_decant.images._zarr import image_from_ngff, misnamed_chunks
 from napari_decant.ngff import Axis, Channel, ImageEntry, LabelInfo
 
 __all__ = [
@@ -29,14 +32,19 @@ __all__ = [
     "LazyArray",
     "Location",
     "Opener",
+    "TiffFacts",
+    "TiffImages",
     "ZarrSource",
     "default_cache",
     "full_range",
+    "image_from_ngff",
     "in_micrometers",
     "in_seconds",
     "list_images",
+    "misnamed_chunks",
     "open_image",
     "register_opener",
     "sample_contrast",
+    "tiff_facts",
     "unit_name",
 ]

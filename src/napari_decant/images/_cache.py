@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -30,6 +30,7 @@ class ChunkCache:
         self.nbytes = 0
         self._chunks: OrderedDict[Key, NDArray[Any]] = OrderedDict()
         self._running: dict[Key, Future[NDArray[Any]]] = {}
+        self._dropped: deque[int] = deque()
         self._tokens = itertools.count()
         self._lock = threading.Lock()
 
@@ -51,6 +52,7 @@ class ChunkCache:
         The array is shared and read-only.
         """
         with self._lock:
+            self._forget()
             chunk = self._chunks.get(key)
             if chunk is not None:
                 self._chunks.move_to_end(key)
@@ -70,9 +72,9 @@ class ChunkCache:
             future.set_exception(error)
             raise
         with self._lock:
-            # Dropped meanwhile: nobody will ask for it again.
-            if self._running.pop(key, None) is not None:
-                self._keep(key, chunk)
+            self._running.pop(key, None)
+            self._keep(key, chunk)
+            self._forget()
         future.set_result(chunk)
         return chunk
 
@@ -86,12 +88,21 @@ class ChunkCache:
             self.nbytes -= old.nbytes
 
     def drop(self, token: int) -> None:
-        """Forget every chunk of one array."""
-        with self._lock:
+        """Forget every chunk of one array; safe where a garbage collection calls it at any moment."""
+        self._dropped.append(token)
+        # The thread that runs this may hold the lock already, further up its own stack: never wait here.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget()
+            finally:
+                self._lock.release()
+
+    def _forget(self) -> None:
+        """Remove what was dropped; the lock is held."""
+        while self._dropped:
+            token = self._dropped.popleft()
             for key in [key for key in self._chunks if key[0] == token]:
                 self.nbytes -= self._chunks.pop(key).nbytes
-            for key in [key for key in self._running if key[0] == token]:
-                del self._running[key]
 
 
 _default: ChunkCache | None = None

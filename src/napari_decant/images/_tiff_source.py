@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_decant.errors import BudgetExceeded, DecantError, FormatError
+from napari_decant.errors import DecantError, FormatError, UnsafeInput
 from napari_decant.stores import PositionalFile
 
 __all__ = ["PageSource", "RawSource"]
@@ -101,7 +101,7 @@ class PageSource:
     ------
     FormatError
         Shape and pages of the series do not belong together.
-    BudgetExceeded
+    UnsafeInput
         One segment is too large to decode.
     """
 
@@ -126,14 +126,19 @@ class PageSource:
         self._segment = tuple(max(1, int(n)) for n in segment)
         nbytes = math.prod(self._segment) * self.dtype.itemsize
         if nbytes > _MAX_SEGMENT_BYTES:
-            raise BudgetExceeded("one TIFF segment", nbytes, _MAX_SEGMENT_BYTES, f"a page of {file.uri}")
+            raise UnsafeInput(
+                f"{file.uri} has tiles or strips of {nbytes:,} bytes; above {_MAX_SEGMENT_BYTES:,} none"
+                " is decoded"
+            )
+        if 0 in self._normal:
+            raise FormatError(f"{file.uri} has a page without pixels")
         self._grid = tuple(-(-n // s) for n, s in zip(self._normal, self._segment, strict=True))
         chunk = list(self._segment)
         if not page.is_tiled:
             strips = min(self._grid[2], max(1, _ROWS_BYTES // max(1, nbytes)))
             chunk[2] = min(self._segment[2] * strips, self._normal[2])
-        self._chunk = tuple(chunk)
         self._kept = _kept_axes(self._normal, page_shape, file.uri)
+        self._chunk = tuple(c if axis in self._kept else 1 for axis, c in enumerate(chunk))
         self.chunk_shape = (1,) * len(self._leading) + tuple(self._chunk[axis] for axis in self._kept)
 
     def read_chunk(self, index: Sequence[int], out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -194,9 +199,11 @@ class PageSource:
         """One segment as (1, depth, length, width, samples); None if the file leaves it out."""
         number = int(np.ravel_multi_index(tuple(place), self._grid))
         offsets, counts, tables = page
-        if number >= len(offsets) or number >= len(counts):
+        held = min(len(offsets), len(counts))
+        if number >= held:
             raise FormatError(
-                f"{self._file.uri} is damaged: a page has {len(offsets):,} segments, not {number + 1:,}"
+                f"{self._file.uri} is damaged: a page has {held:,} segments where"
+                f" {math.prod(self._grid):,} belong"
             )
         offset, count = int(offsets[number]), int(counts[number])
         if not offset or not count:
