@@ -55,7 +55,7 @@ def take_screenshots(image: Path, folder: Path) -> tuple[Path, Path]:
     try:
         viewer.window.resize(*_WINDOW)
         add_to_viewer(viewer, image)
-        viewer.scale_bar.visible = True
+        viewer.canvas.overlays.scale_bar.visible = True
         settle(viewer)
         viewer.reset_view()
         settle(viewer)
