@@ -1,8 +1,12 @@
 """Importing is cheap, and imports go downwards only."""
 
+import ast
+import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,6 +59,49 @@ def test_importing_takes_under_150_ms_beyond_numpy() -> None:
         for _ in range(5)
     ]
     assert min(times) < 0.150
+
+
+EXTRAS = {  # what may be imported beyond the dependencies, and where
+    "cli": {"distributed", "napari"},
+    "archive": {"distributed", "send2trash"},
+    "engine": {"cupy"},
+    "gui": {"gui"},
+    "plugin": {"gui", "napari"},
+}
+
+
+def test_what_the_code_imports_is_what_the_package_declares() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[\[<>=!~ ;]", each)[0].lower().replace("_", "-") for each in requirements}
+
+    declared = names(project["dependencies"])
+    distributions = importlib.metadata.packages_distributions()
+    undeclared = []
+    for path in (ROOT / "src" / "napari_decant").rglob("*.py"):
+        room = path.relative_to(ROOT / "src" / "napari_decant").parts[0].removesuffix(".py")
+        allowed = set(declared)
+        for name in EXTRAS.get(room, ()):
+            allowed |= names(extras[name]) if name in extras else {name}
+        for module in imported(path):
+            if module in sys.stdlib_module_names or module == "napari_decant":
+                continue
+            if not allowed.intersection(name.lower() for name in distributions.get(module, [module])):
+                undeclared.append(f"{path.name} imports {module}")
+    assert not undeclared
+
+
+def imported(path: Path) -> set[str]:
+    """Return the top-level names of all modules that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
