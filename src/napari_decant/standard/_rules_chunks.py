@@ -189,6 +189,8 @@ def growth(facts: ImageFacts) -> Iterator[Outcome]:
 )
 def other_levels(facts: ImageFacts) -> Iterator[Outcome]:
     """C6."""
-    for level in facts.ordered[1:2]:
-        if level.meta is not None:
-            yield Outcome(True, f"{list(level.meta.chunk_shape)}", path=level.path)
+    if len(facts.ordered) < 2 or facts.ordered[1].meta is None:
+        yield Outcome(None, "", path=facts.path, because="there is only one level")
+        return
+    level = facts.ordered[1]
+    yield Outcome(True, f"{list(facts.ordered[1].meta.chunk_shape)}", path=level.path)
