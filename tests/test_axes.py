@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations, product
 from math import prod
+from random import Random
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def section_5(planes: list[int], order: tuple[str, ...], shape: tuple[int, ...])
     st.booleans(),
 )
 def test_any_order_of_planes_in_the_file(
-    names: list[str], extents: list[int], random, shuffled: bool
+    names: list[str], extents: list[int], random: Random, shuffled: bool
 ) -> None:
     grid = list(product(*(range(n) for n in extents)))
     if shuffled:
@@ -119,12 +120,8 @@ def test_planes_without_a_place_flatten_the_axes() -> None:
     [
         (("p",), False, ("p",), ()),
         (("t", "p", "z"), False, ("t", "p", "z"), ()),
-        (
-            ("row", "c"),
-            False,
-            ("z",),
-            (("row", 2), ("c", 2)),
-        ),  # NGFF has one axis that is no time and no space
+        # NGFF has room for one axis that is neither time nor space.
+        (("row", "c"), False, ("z",), (("row", 2), ("c", 2))),
         (("row", "column"), False, ("z",), (("row", 2), ("column", 2))),
         (("t", "p", "c", "z"), False, ("z",), (("t", 2), ("p", 2), ("c", 2), ("z", 2))),
         (("t", "c"), True, ("t", "ch"), ()),  # c is the trailing axis of the samples

@@ -29,7 +29,8 @@ def ome(pixels: str, *, root: str = "", before: str = "", type_: str = "uint16")
 def pixels_element(inner: str, order: str = "XYCZT", sizes: dict[str, int] | None = None, **more: str) -> str:
     attributes = {f"Size{axis}": str(n) for axis, n in (sizes or SIZES).items()} | more
     listed = " ".join(f'{key}="{value}"' for key, value in attributes.items())
-    return f'<Pixels ID="Pixels:0" DimensionOrder="{order}" Type="TYPE" SizeX="7" SizeY="5" {listed}>{inner}</Pixels>'
+    start = f'<Pixels ID="Pixels:0" DimensionOrder="{order}" Type="TYPE" SizeX="7" SizeY="5" {listed}>'
+    return f"{start}{inner}</Pixels>"
 
 
 @pytest.mark.parametrize("dims", ["".join(p) for p in permutations("CZT")])

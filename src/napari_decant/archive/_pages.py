@@ -16,6 +16,7 @@ MAX_PLANE_BYTES = 2 << 30
 """Blosc cannot hold more in one chunk."""
 
 _MAX_EXTENT = 1 << 31
+_LSM_INFO = 34412
 _KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
 _DTYPES = {"u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8"}
 
@@ -96,6 +97,16 @@ class _Tags:
         values = values[:samples]
         return int(values[0]) if bool((values == values[0]).all()) else None
 
+    def lsm_bits(self, samples: int) -> int | None:
+        """Bits per sample of an LSM file of two channels, which has an offset where two values would fit."""
+        tag = self._ifd.tags.get(258)
+        if samples != 2 or tag is None or tag.count != 2 or _LSM_INFO not in self._ifd.tags:
+            return None
+        order = self._directory.byteorder
+        offset = int.from_bytes(self._directory.read(tag.offset, 4), "little" if order == "<" else "big")
+        values = np.frombuffer(self._directory.read(offset, 4), order + "u2")
+        return int(values[0]) if len(values) == 2 and values[0] == values[1] else None
+
 
 def read_page(directory: TiffDirectory, ifd: Ifd) -> Page:
     """Judge one page.
@@ -153,7 +164,7 @@ def _layout(directory: TiffDirectory, tags: _Tags) -> PageLayout:
 
 
 def _dtype(tags: _Tags, samples: int) -> np.dtype:
-    bits = tags.uniform(258, 1, samples)
+    bits = tags.uniform(258, 1, samples) or tags.lsm_bits(samples)
     sample_format = tags.uniform(339, 1, samples)
     if sample_format == 5:
         raise _Unlistable(Reason.COMPLEX_INTEGER)

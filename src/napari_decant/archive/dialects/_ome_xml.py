@@ -189,15 +189,12 @@ class _Reader:
             channels.append(OmeChannel(clean(attributes.get("Name", "")), color, samples))
 
     def _start_data(self, attributes: dict[str, str]) -> None:
-        given = whole(attributes.get("IFD")) if "IFD" in attributes else -1
-        count = attributes.get("PlaneCount", attributes.get("NumPlanes"))
-        planes = whole(count) if count is not None else -1
-        first = [whole(attributes.get(f"First{axis}", "0")) for axis in "CZT"]
         self._file = self._data_uuid = ""
-        if given is None or planes is None or None in first:
-            return
-        c, z, t = (index or 0 for index in first)
-        self._data = (given, planes, c, z, t)
+        count = "PlaneCount" if "PlaneCount" in attributes else "NumPlanes"
+        given, planes = _index(attributes, "IFD", -1), _index(attributes, count, -1)
+        c, z, t = _index(attributes, "FirstC"), _index(attributes, "FirstZ"), _index(attributes, "FirstT")
+        if given is not None and planes is not None and c is not None and z is not None and t is not None:
+            self._data = (given, planes, c, z, t)
 
     def _start_uuid(self, attributes: dict[str, str]) -> None:
         self._file = attributes.get("FileName", "")
@@ -224,10 +221,11 @@ class _Reader:
 
     def _start_plane(self, attributes: dict[str, str]) -> None:
         facts = self._image.facts
-        place = [whole(attributes.get(f"The{axis}", "0"), 0, 1 << 31) for axis in "CZT"]
-        if len(facts) >= MAX_LISTED or None in place:
+        if len(facts) >= MAX_LISTED:
             return
-        c, z, t = (index or 0 for index in place)
+        c, z, t = _index(attributes, "TheC"), _index(attributes, "TheZ"), _index(attributes, "TheT")
+        if c is None or z is None or t is None:
+            return
         delta, exposure = number(attributes.get("DeltaT")), number(attributes.get("ExposureTime"))
         if delta is not None or exposure is not None:
             facts.append(
@@ -240,6 +238,14 @@ class _Reader:
 
     def _start_binary_only(self, attributes: dict[str, str]) -> None:
         self._document.companion = clean(attributes.get("MetadataFile", "")) or "another file"
+
+
+def _index(attributes: dict[str, str], name: str, default: int = 0) -> int | None:
+    """Read a small whole number; None if the attribute holds anything else."""
+    text = attributes.get(name)
+    if text is None:
+        return default
+    return int(text) if len(text) < 10 and text.isdecimal() else whole(text)
 
 
 def _uuid(text: str) -> str:

@@ -11,8 +11,9 @@ from napari_decant.errors import FormatError, UnsafeInput
 __all__ = ["MAX_XML", "XmlHandler", "read_xml"]
 
 MAX_XML = 64 << 20
-_MAX_ELEMENTS = 2_000_000
+_MAX_ELEMENTS = 1_000_000
 _MAX_DEPTH = 64
+_MAX_NAMES = 1000
 _MAX_TEXT = 4096  # of one element; what is longer is no value that is looked for
 _BLOCK = 1 << 20
 _BEFORE = b"\xef\xbb\xbf \t\r\n"  # byte order mark and white space, where XML allows none
@@ -25,7 +26,7 @@ class XmlHandler(Protocol):
         """Begin an element."""
 
     def end(self, name: str, text: str) -> None:
-        """End an element; ``text`` is what stood directly in it, cut to a few kB."""
+        """End an element; ``text`` is what stood in it behind its last child, cut to a few kB."""
 
 
 def read_xml[H: XmlHandler](read: Callable[[int, int], bytes], size: int, make: Callable[[], H]) -> H:
@@ -80,10 +81,11 @@ class _Document[H: XmlHandler]:
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._text
+        self._parser.CharacterDataHandler = self._add_text
         self._parser.StartDoctypeDeclHandler = self._doctype
-        self._stack: list[tuple[str, list[str], int]] = []
-        self._elements = 0
+        self._names: dict[str, str] = {}
+        self._text: list[str] = []
+        self._length = self._depth = self._elements = 0
         self._done = False
 
     def feed(self, data: bytes, final: bool = False) -> bool:
@@ -100,21 +102,26 @@ class _Document[H: XmlHandler]:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
-        if self._elements > _MAX_ELEMENTS or len(self._stack) >= _MAX_DEPTH:
+        self._depth += 1
+        if self._elements > _MAX_ELEMENTS or self._depth > _MAX_DEPTH:
             raise UnsafeInput("its XML has too many elements or is nested too deeply")
-        local = name.rpartition(":")[2]
-        self._stack.append((local, [], 0))
+        self._text.clear()
+        self._length = 0
+        local = self._names.get(name)
+        if local is None:
+            local = name.rpartition(":")[2]
+            if len(self._names) < _MAX_NAMES:
+                self._names[name] = local
         self.handler.start(local, attributes)
 
-    def _text(self, data: str) -> None:
-        if not self._stack:
-            return
-        name, parts, length = self._stack[-1]
-        if length < _MAX_TEXT:
-            parts.append(data[: _MAX_TEXT - length])
-            self._stack[-1] = (name, parts, length + len(data))
+    def _add_text(self, data: str) -> None:
+        if self._length < _MAX_TEXT:
+            self._text.append(data[: _MAX_TEXT - self._length])
+            self._length += len(data)
 
-    def _end(self, _: str) -> None:
-        name, parts, _length = self._stack.pop()
-        self.handler.end(name, "".join(parts))
-        self._done = not self._stack
+    def _end(self, name: str) -> None:
+        self.handler.end(self._names.get(name) or name.rpartition(":")[2], "".join(self._text))
+        self._text.clear()
+        self._length = 0
+        self._depth -= 1
+        self._done = not self._depth
