@@ -365,6 +365,16 @@ def test_ci_fails_with_a_failing_stage_and_still_runs_the_others(ci: Path, faili
     assert done.stdout.count("FAILED") == 1
 
 
+@linux
+def test_ci_ends_what_a_stage_left_running_and_fails(ci: Path) -> None:
+    with (ci / "bin" / "make").open("a", encoding="utf-8") as make:
+        make.write('[ "$target" = docs ] && setsid sleep 987 &\n')
+    done = run_ci(ci)
+    assert done.returncode == 1
+    assert "left running: sleep 987" in done.stdout
+    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "987"]]
+
+
 @posix
 def test_ci_stops_where_there_is_no_environment(ci: Path) -> None:
     executable(ci / "scripts" / "bootstrap.sh", "echo no python here >&2; exit 1\n")
