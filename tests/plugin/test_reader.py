@@ -161,7 +161,7 @@ def test_a_02_two_stores_in_one_zip_are_a_choice_and_no_guess(tmp_path: Path, to
 
     layers = read_layers(str(path), choose=choose)
     ((message, entries),) = asked
-    assert "holds 2 images" in message
+    assert message == f"{path} holds 2 images. Choose what to open:"
     assert entries == [("one", (3, 6, 5), "uint16"), ("two", (4, 8), "uint16")]
     assert [layer[1]["name"] for layer in layers] == ["two"]
     assert told() == [f"{path} holds 2 images; 1 of them opened"]
@@ -251,6 +251,19 @@ def test_a_04_every_image_of_a_series_opens_with_its_name(tmp_path: Path, told: 
     assert told() == [f"{path} holds 2 images; all are opened"]
     assert_same_layers(read(path), layers)  # where nobody can be asked, all open
     assert read_layers(str(path), choose=lambda message, entries: ()) == []
+
+
+def test_a_folder_of_labels_alone_opens_them_all(tmp_path: Path) -> None:
+    keys = group_keys("labels", {"labels": ["cells", "nuclei"]})
+    values = {
+        name: (ramp((8, 6)) % 5).astype("int32") + number for number, name in enumerate(("cells", "nuclei"))
+    }
+    for name, data in values.items():
+        keys |= image_keys([data], "yx", path=f"labels/{name}", name=name, ome={"image-label": {}})
+    layers = read(write_folder(tmp_path / "a.zarr", keys) / "labels")
+    assert [(layer[1]["name"], layer[2]) for layer in layers] == [("cells", "labels"), ("nuclei", "labels")]
+    for layer, data in zip(layers, values.values(), strict=True):
+        np.testing.assert_array_equal(np.asarray(layer[0]), data)
 
 
 def test_a_nested_series_lists_its_members(tmp_path: Path) -> None:

@@ -324,16 +324,21 @@ def test_view_shows_files_of_every_kind(
     tiff = write_tiff(tmp_path / "a.tif", TiffSpec(pages=3))
     folder = write_folder(tmp_path / "b.zarr", image_keys([ramp((3, 9, 8))], name="zarr"))
     shown: list[list[str]] = []
+    fits: list[float] = []
 
     def run() -> None:
         other = napari.current_viewer()
         settle(other, 0.1)
         shown.append([layer.name for layer in other.layers])
+        shot = other.screenshot(canvas_only=True, flash=False)
+        wide = other.layers[0].data.shape[-1] * other.scene.camera.zoom
+        fits.append(wide / shot.shape[1])
         other.close()
 
     monkeypatch.setattr(napari, "run", run)
     view([tiff.path, pack(tiff.path).archive, folder])
     assert shown == [["a.tif", "a.tif [1]", "zarr"]]
+    assert 0.85 < fits[0] <= 1
     (tmp_path / "cut.ozx").write_bytes(b"PK\3\4 and no more")
     windows = len(napari.Viewer._instances)
     with pytest.raises(FormatError):

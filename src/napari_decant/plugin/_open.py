@@ -89,19 +89,25 @@ def read_layers(location: str, *, choose: Choose | None = None, tell: Tell | Non
 
 def _several(location: str, choice: ChoiceNeeded, choose: Choose, tell: Tell) -> list[OpenedImage]:
     entries: list[ImageEntry] = [entry for entry in choice.choices if isinstance(entry, ImageEntry)]
-    usable = [entry for entry in entries if entry.error is None and entry.kind != "labels"]
-    chosen = choose(str(choice), entries) if usable else ()
+    count = len(_usable(entries))
+    if not count:
+        raise choice
+    chosen = choose(f"{location} holds {count:,} images. Choose what to open:", entries)
     opened = [OpenedImage(location, _which(entry)) for entry in chosen]
-    if len(opened) < len(usable):
-        tell(f"{location} holds {len(usable):,} images; {len(opened):,} of them opened")
-    elif opened:
-        tell(f"{location} holds {len(opened):,} images; all are opened")
+    if opened:
+        some = "all are opened" if len(opened) == count else f"{len(opened):,} of them opened"
+        tell(f"{location} holds {count:,} images; {some}")
     return opened
 
 
+def _usable(entries: Sequence[ImageEntry]) -> list[ImageEntry]:
+    """Images that open; labels come with the image they belong to, unless there are only labels."""
+    opens = [entry for entry in entries if entry.error is None]
+    return [entry for entry in opens if entry.kind != "labels"] or opens
+
+
 def _first_ones(message: str, entries: Sequence[ImageEntry]) -> Sequence[ImageEntry]:
-    usable = [entry for entry in entries if entry.error is None and entry.kind != "labels"]
-    return usable[:_MOST_AT_ONCE]
+    return _usable(entries)[:_MOST_AT_ONCE]
 
 
 def _which(entry: ImageEntry) -> str:

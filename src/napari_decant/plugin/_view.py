@@ -27,6 +27,7 @@ def view(paths: Sequence[Path]) -> None:
         One of them cannot be opened; no window stays.
     """
     import napari
+    from qtpy.QtWidgets import QApplication
 
     viewer = open_viewer(show=False)
     try:
@@ -36,6 +37,8 @@ def view(paths: Sequence[Path]) -> None:
         viewer.close()
         raise
     viewer.window.show()
+    QApplication.processEvents()  # only now does the canvas have the size that the view is fitted to
+    viewer.reset_view()
     napari.run()
 
 
