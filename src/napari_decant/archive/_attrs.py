@@ -105,6 +105,8 @@ def image_attributes(
         decant["true_axes"] = [[axis, extent] for axis, extent in description.axes.true_axes]
     if description.inverted:
         decant["min_is_white"] = True
+    if description.notes:
+        decant["notes"] = list(description.notes)
     attributes: dict[str, Any] = {"multiscales": [multiscale]}
     channels = _channels(description, samples, dtype, meter)
     if channels:

@@ -68,7 +68,7 @@ def describe(file: PositionalFile, layout: FileLayout) -> Description:
     """Read the metadata of a file whose planes are listed in ``layout``; only this file is read."""
     try:
         tags = TagReader(file, layout)
-        photometric = tags.integers(_PHOTOMETRIC)
+        photometric = tags.integers(_PHOTOMETRIC, tags.first_listed)
         reading = read_dialects(tags)
         if reading.rgb is None:
             reading.rgb = photometric == [_RGB]
@@ -115,13 +115,17 @@ def describe_reading(reading: Reading, planes: int, samples: int, *, inverted: b
 
 
 def _channels_of_axis(reading: Reading, arrangement: Arrangement, samples: int) -> tuple[Channel, ...]:
-    """Channels along the channel axis, or of the only channel that is here."""
+    """Channels along the channel axis, or the only channel there is."""
     channels = tuple(reading.channels)
-    places = reading.places
-    if samples > 1 or places is None or "c" not in places.names:
-        return channels
+    axes = arrangement.axes
+    if samples > 1:
+        return channels if len(channels) == samples else ()
     # Of a file that holds some channels of a set, the first one need not be channel 0.
-    return channels[arrangement.origin.get("c", 0) :]
+    here = channels[arrangement.origin.get("c", 0) :]
+    if "c" in axes.plane_order:
+        return here
+    placed = reading.places is not None and "c" in reading.places.names and not axes.true_axes
+    return here[:1] if placed or len(channels) == 1 else ()
 
 
 def _acquisition(reading: Reading, arrangement: Arrangement, planes: int) -> dict[str, Any]:

@@ -18,7 +18,9 @@ from pydantic import (
 )
 
 from napari_decant.archive._geometry import PageLayout
+from napari_decant.archive._names import refuse_clashes
 from napari_decant.errors import FormatError, UnsafeInput, UnsupportedOperation
+from napari_decant.stores import unsafe_name_reason
 
 __all__ = [
     "FORMAT",
@@ -75,14 +77,9 @@ def safe_relpath(path: str, what: str) -> str:
     UnsafeInput
         Absolute, with ``..``, a backslash, a drive letter, a NUL or an empty part.
     """
-    parts = path.split("/")
-    if (
-        not path
-        or any(part in ("", ".", "..") for part in parts)
-        or any(char in path for char in "\\\0")
-        or (len(path) > 1 and path[1] == ":" and path[0].isalpha())
-    ):
-        raise UnsafeInput(f"{what} {path!r} could leave the output folder; nothing is read from this archive")
+    reason = unsafe_name_reason(path)
+    if reason is not None:
+        raise UnsafeInput(f"{what} {path[:200]!r} {reason}; nothing is read from this archive")
     return path
 
 
@@ -221,6 +218,7 @@ def load_manifest(data: bytes, where: str) -> Manifest:
         )
     for member in manifest.members:
         safe_relpath(member.relpath, "the member name")
+    refuse_clashes((member.relpath for member in manifest.members), f"in {where} the members")
     return manifest
 
 

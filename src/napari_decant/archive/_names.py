@@ -9,8 +9,17 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from napari_decant.errors import UnsupportedOperation
+from napari_decant.stores import unsafe_name_reason
 
-__all__ = ["find_clashes", "natural_key", "raw_name_of", "refuse_clashes", "stored_name"]
+__all__ = [
+    "find_clashes",
+    "member_name",
+    "natural_key",
+    "raw_name_of",
+    "real_name",
+    "refuse_clashes",
+    "stored_name",
+]
 
 _DIGITS = re.compile(r"(\d+)")
 
@@ -37,6 +46,34 @@ def stored_name(name: str) -> str:
     except UnicodeEncodeError:
         return quote(os.fsencode(name), safe="/ !#$&'()+,;=@[]^_`{}~")
     return name
+
+
+def member_name(name: str) -> str:
+    """The name under which a file goes into an archive.
+
+    Raises
+    ------
+    UnsupportedOperation
+        Some system could not restore it inside a folder: backslash, drive letter, NUL.
+    """
+    stored = stored_name(name)
+    reason = unsafe_name_reason(stored)
+    if reason is not None:
+        raise UnsupportedOperation(
+            f"the name {name!r} {reason}, so not every system could restore it; rename it"
+        )
+    return stored
+
+
+def real_name(stored: str, raw_hex: object) -> str:
+    """The true name of a restored file: its own bytes where they were not UTF-8 and the system allows it."""
+    if not isinstance(raw_hex, str) or os.name == "nt":
+        return stored
+    try:
+        name = os.fsdecode(bytes.fromhex(raw_hex))
+    except ValueError:
+        return stored
+    return name if stored_name(name) == stored and unsafe_name_reason(name) is None else stored
 
 
 def raw_name_of(name: str) -> str | None:

@@ -16,6 +16,7 @@ from napari_decant.archive._describe import describe
 from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._layout import FileLayout, plan_file, regions_of
 from napari_decant.archive._manifest import FORMAT, Manifest, PageRecord, dump_manifest
+from napari_decant.archive._names import member_name, raw_name_of, stored_name
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._report import PackReport
 from napari_decant.archive._source import Source
@@ -26,7 +27,7 @@ from napari_decant.errors import BudgetExceeded, IntegrityError
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import AtomicFile, make_folder
 
-__all__ = ["SOFTWARE", "SUFFIX", "archive_path", "new_manifest", "pack"]
+__all__ = ["SOFTWARE", "SUFFIX", "archive_path", "new_manifest", "pack", "source_facts"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,11 @@ class _Job:
     workers: int
     progress: ProgressCallback
     cancel: CancelToken
+
+    @property
+    def name(self) -> str:
+        """Of the source, as the archive holds it."""
+        return stored_name(self.source.path.name)
 
 
 def archive_path(source: Path, output_dir: Path | None = None) -> Path:
@@ -98,6 +104,8 @@ def pack(
     ------
     UsageError
         The source does not exist, or an option is wrong.
+    UnsupportedOperation
+        Its name could not be restored on every system.
     TargetExists
         The archive exists already.
     SourceChanged
@@ -116,6 +124,7 @@ def pack(
     pixel_codec = parse_codec(codec)
     cancel = cancel or CancelToken()
     with Source(source) as opened:
+        member_name(source.name)
         target = archive_path(source, folder)
         make_folder(folder)
         layout = plan_file(opened.read_at, opened.size)
@@ -141,7 +150,7 @@ def _fit(layout: FileLayout, workers: int | None, memory: int | None) -> tuple[F
 
 def _pack_planned(job: _Job, layout: FileLayout, overwrite: bool) -> PackReport:
     notes: tuple[str, ...] = ()
-    name = job.source.path.name
+    name = job.name
     with AtomicFile(job.target, overwrite=overwrite) as output:
         while True:
             report = _write_archive(job, layout, output)
@@ -183,11 +192,18 @@ def _write_part(job: _Job, part: Part, encoder: Encoder) -> str:
 
 
 def _counter(job: _Job) -> Counter:
-    return Counter(job.progress, "pack", job.source.size, job.source.path.name)
+    return Counter(job.progress, "pack", job.source.size, job.name)
 
 
 def _facts(job: _Job) -> dict[str, Any]:
-    return {"format": FORMAT, "software": SOFTWARE, "mtime_ns": job.source.mtime_ns, "mode": job.source.mode}
+    return {"format": FORMAT, "software": SOFTWARE, **source_facts(job.source, job.source.path.name)}
+
+
+def source_facts(source: Source, name: str) -> dict[str, Any]:
+    """What the archive keeps of a file beside its bytes."""
+    facts: dict[str, Any] = {"mtime_ns": source.mtime_ns, "mode": source.mode}
+    raw = raw_name_of(name)
+    return facts if raw is None else {**facts, "raw_name": raw}
 
 
 def new_manifest(mode: str, name: str, size: int, sha256: str, **more: Any) -> Manifest:
@@ -210,7 +226,7 @@ def _write_verbatim(job: _Job, layout: FileLayout, writer: ArchiveWriter) -> Pac
     part = Part(source, "<", (), (), "original", everything)
     sha256 = _write_part(job, part, Encoder(writer, job.codec, None, job.workers, _counter(job), job.cancel))
     note = f"kept verbatim: {layout.reason}"
-    manifest = new_manifest("verbatim", source.path.name, source.size, sha256, notes=note)
+    manifest = new_manifest("verbatim", job.name, source.size, sha256, notes=note)
     writer.finish(
         {"decant": {"original": "original", **_facts(job), "reason": layout.reason}}, dump_manifest(manifest)
     )
@@ -244,7 +260,7 @@ def _write_byte_exact(job: _Job, layout: FileLayout, writer: ArchiveWriter) -> P
     sha256 = _write_part(job, part, encoder)
     manifest = new_manifest(
         "byte-exact",
-        source.path.name,
+        job.name,
         source.size,
         sha256,
         byteorder=layout.byteorder,
@@ -254,9 +270,7 @@ def _write_byte_exact(job: _Job, layout: FileLayout, writer: ArchiveWriter) -> P
         husk_raw_size=part.rest_size,
     )
     facts = {**_facts(job), "dialect": description.dialect}
-    attributes = image_attributes(
-        source.path.name, description, first.samples, first.dtype, encoder.meter, facts
-    )
+    attributes = image_attributes(job.name, description, first.samples, first.dtype, encoder.meter, facts)
     writer.finish(attributes, dump_manifest(manifest))
     names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
     anomaly = (layout.anomaly,) if layout.anomaly else ()

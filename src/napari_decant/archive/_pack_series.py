@@ -17,8 +17,7 @@ from napari_decant.archive._codec import PixelCodec, parse_codec
 from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._layout import regions_of
 from napari_decant.archive._manifest import FORMAT, MANIFEST_KEY, Member, PageRecord, dump_manifest
-from napari_decant.archive._names import raw_name_of
-from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, pack
+from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, pack, source_facts
 from napari_decant.archive._report import PackReport
 from napari_decant.archive._series import SeriesPlan
 from napari_decant.archive._source import Source
@@ -199,10 +198,7 @@ def _write_members(
 
 
 def _member_facts(job: _Job, source: Source, k: int) -> dict[str, Any]:
-    facts: dict[str, Any] = {"mtime_ns": source.mtime_ns, "mode": source.mode}
-    raw = raw_name_of(source.path.relative_to(job.plan.base).as_posix())
-    if raw is not None:
-        facts["raw_name"] = raw
+    facts = source_facts(source, source.path.relative_to(job.plan.base).as_posix())
     reason = job.plan.members[k].reason
     if reason is not None:
         facts["reason"] = reason

@@ -134,7 +134,8 @@ class Archive:
         # A name or a hash with a flipped bit must not pass for the true one.
         if isinstance(self.store, ZipStore) and zlib.crc32(data) != self.store.entry(MANIFEST_KEY).crc:
             raise FormatError(
-                f"the manifest of {self.path} does not match its checksum ({MANIFEST_KEY}); the archive is damaged"
+                f"the manifest of {self.path} does not match its checksum "
+                f"({MANIFEST_KEY}); the archive is damaged"
             )
         return load_manifest(data, str(self.path))
 

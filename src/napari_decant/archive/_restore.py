@@ -7,11 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from napari_decant.archive._encode import Counter
 from napari_decant.archive._hashing import FollowingHasher, hash_whole
 from napari_decant.archive._manifest import MANIFEST_KEY, safe_relpath
-from napari_decant.archive._names import natural_key
+from napari_decant.archive._names import natural_key, real_name
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._rebuild import UNIT, rebuild
 from napari_decant.archive._report import RestoreReport
@@ -127,7 +128,8 @@ def restore(
         files = [file for file in opened.files() if member is None or file.name == member]
         if not files:
             raise UsageError(f"{path} has no member {member!r}; `info` lists them")
-        targets = _targets(folder, files, overwrite)
+        facts = _facts(opened)
+        targets = _targets(folder, files, facts, overwrite)
         for folder_of_file in dict.fromkeys(target.parent for target in targets):
             make_folder(folder_of_file)
         largest = max([UNIT, *(file.pages[0].nbytes for file in files if file.pages)])
@@ -136,9 +138,8 @@ def restore(
             raise BudgetExceeded("memory", (400 << 20) + 4 * largest, memory or 0, f"restoring {path}")
         total = sum(file.size for file in files)
         counter = Counter(progress, "restore", total, opened.manifest.original_name)
-        times = _times(opened)
         jobs = [
-            _Job(file, target, overwrite, times.get(file.name))
+            _Job(file, target, overwrite, _time(facts.get(file.name, {})))
             for file, target in zip(files, targets, strict=True)
         ]
         _restore_all(jobs, threads, counter, cancel)
@@ -146,9 +147,13 @@ def restore(
         return RestoreReport(path, tuple(targets), tuple(sums), total)
 
 
-def _targets(folder: Path, files: list[ArchivedFile], overwrite: bool) -> list[Path]:
+def _targets(
+    folder: Path, files: list[ArchivedFile], facts: dict[str, dict[str, Any]], overwrite: bool
+) -> list[Path]:
     """Where each file goes; everything is refused before the first write."""
-    targets = [folder.joinpath(*safe_relpath(file.name, "the member name").split("/")) for file in files]
+    names = [safe_relpath(file.name, "the member name") for file in files]
+    names = [real_name(name, facts.get(name, {}).get("raw_name")) for name in names]
+    targets = [folder.joinpath(*name.split("/")) for name in names]
     if not overwrite:
         taken = [target for target in targets if os.path.lexists(target)]
         if taken:
@@ -165,17 +170,20 @@ class _Job:
     mtime_ns: int | None
 
 
-def _times(archive: Archive) -> dict[str, int]:
-    """When each original was last written, in nanoseconds, as far as the archive says so."""
-    facts, members = archive.facts, archive.manifest.members
+def _facts(archive: Archive) -> dict[str, dict[str, Any]]:
+    """What the archive keeps of each original beside its bytes, by its stored name."""
+    members = archive.manifest.members
     if not members:
-        pairs = [(archive.manifest.original_name, facts)]
-    else:
-        recorded = facts.get("members")
-        names = [member.relpath for member in members]
-        pairs = list(zip(names, recorded, strict=False)) if isinstance(recorded, list) else []
-    times = {name: fact.get("mtime_ns") for name, fact in pairs if isinstance(fact, dict)}
-    return {name: time for name, time in times.items() if isinstance(time, int)}
+        return {archive.manifest.original_name: archive.facts}
+    recorded = archive.facts.get("members")
+    names = [member.relpath for member in members]
+    pairs = zip(names, recorded, strict=False) if isinstance(recorded, list) else ()
+    return {name: facts for name, facts in pairs if isinstance(facts, dict)}
+
+
+def _time(facts: dict[str, Any]) -> int | None:
+    mtime_ns = facts.get("mtime_ns")
+    return mtime_ns if isinstance(mtime_ns, int) else None
 
 
 def _restore_all(jobs: list[_Job], workers: int, counter: Counter, cancel: CancelToken) -> None:

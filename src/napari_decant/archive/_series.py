@@ -11,7 +11,7 @@ from pathlib import Path
 from napari_decant.archive._axes import flat_axes
 from napari_decant.archive._describe import Description
 from napari_decant.archive._layout import FileLayout, plan_file
-from napari_decant.archive._names import natural_key, refuse_clashes, stored_name
+from napari_decant.archive._names import member_name, natural_key, refuse_clashes
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._source import Source
 from napari_decant.archive._workers import ordered
@@ -139,7 +139,7 @@ def plan_series(
 
     if not files:
         raise UsageError(f"{base} holds no files to pack; choose another folder")
-    relpaths = [stored_name(path.relative_to(base).as_posix()) for path in files]
+    relpaths = [member_name(path.relative_to(base).as_posix()) for path in files]
     refuse_clashes(relpaths, "the members")
 
     def look(path: Path) -> FileLayout:

@@ -7,6 +7,7 @@ input, 4 I/O error, 130 cancelled.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -18,7 +19,7 @@ from napari_decant.cli import _archive, _standard, _windows
 from napari_decant.cli._common import app, cancel, complain
 from napari_decant.errors import DecantError, StorageError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "show_window"]
 
 # Importing these modules has registered their verbs.
 _VERBS = (_archive, _standard, _windows)
@@ -38,6 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.DEBUG if debug else logging.ERROR, format="%(levelname)s %(name)s: %(message)s"
     )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names that are not UTF-8 must not end the program
     _watch_signals()
     try:
         result = app(words, exit_on_error=False, print_error=False)
@@ -57,6 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(
             f"unexpected {type(error).__name__}: {error}; run again with --debug and report it", 3, debug
         )
+
+
+def show_window() -> int:
+    """Open the window for the paths given to the program: the entry point ``napari-decant-gui``."""
+    return main(["gui", *sys.argv[1:]])
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

@@ -11,7 +11,7 @@ from napari_decant.cli._common import app
 from napari_decant.errors import UsageError
 from napari_decant.stores._atomic import require_path
 
-__all__ = ["demo", "view"]
+__all__ = ["demo", "gui", "view"]
 
 
 @app.command
@@ -27,6 +27,26 @@ def view(paths: Annotated[list[Path], Parameter(negative=())]) -> int:
         require_path(path)
     _napari().view(paths)
     return 0
+
+
+@app.command
+def gui(paths: Annotated[list[Path] | None, Parameter(negative=())] = None) -> int:
+    """Open the window for packing, verifying, restoring and looking inside.
+
+    Parameters
+    ----------
+    paths
+        Files, folders or archives to begin with.
+    """
+    given = [path.absolute() for path in paths or []]
+    for path in given:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist; check the path")
+    try:
+        from napari_decant.gui import run
+    except ImportError as error:  # qtpy says so too if there is no Qt behind it
+        raise UsageError('the window needs Qt; run: pip install "napari-decant[all]"') from error
+    return run(given)
 
 
 @app.command

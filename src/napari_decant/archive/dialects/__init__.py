@@ -16,7 +16,7 @@ from napari_decant.archive.dialects._micromanager import read_micromanager
 from napari_decant.archive.dialects._ome import read_ome_tiff, reading_of
 from napari_decant.archive.dialects._ome_xml import OmeDocument, OmeImage, read_ome
 from napari_decant.archive.dialects._plain import read_resolution, read_shaped
-from napari_decant.archive.dialects._reading import Channel, Reading
+from napari_decant.archive.dialects._reading import Channel, Reading, clean
 from napari_decant.archive.dialects._tags import TagReader
 from napari_decant.archive.dialects._units import micrometers, seconds
 
@@ -59,7 +59,7 @@ def read_dialects(tags: TagReader) -> Reading:
             found = read(tags)
         except Exception as error:  # noqa: BLE001 - any fault of foreign metadata; the bytes are safe without it
             logger.warning("the %s metadata of %s could not be read: %s", name, tags.name, error)
-            reading.notes.append(f"its {name} metadata could not be read: {error}")
+            reading.notes.append(f"its {name} metadata could not be read: {clean(str(error))}")
             continue
         if found is not None:
             reading.complete(found)

@@ -23,11 +23,14 @@ _MAX_NAMES = 1 << 20
 # Byte offsets in the record.
 _DIMENSIONS = struct.Struct("<5i")  # x, y, z, channels, time, at 8
 _VOXEL = struct.Struct("<3d")  # at 40, in metres
+_ROWS = {1: "z", 4: "z", 8: "z", 9: "z", 2: "t", 5: "t", 10: "t"}
+"""What the rows of a page are, by the type of scan: lines at several depths or times have no y."""
 _POSITIONS = 264  # two integers: stage positions, tiles of a mosaic
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
+    scan: int
     z: int
     channels: int
     time: int
@@ -49,8 +52,13 @@ def read_lsm(tags: TagReader) -> Reading | None:
         return None
     record = _record(data)
     reading = Reading("lsm", rgb=False)
+    rows = _ROWS.get(record.scan, "y")
     for axis, size in zip("xyz", record.voxel, strict=True):
         reading.set_step(axis, micrometers(number(size) or 0.0, "m"), LENGTH_UNIT)
+    if rows != "y":
+        reading.steps.pop("y", None)
+    if rows == "z" and "z" in reading.steps:
+        reading.steps["y"] = reading.steps["z"]
     reading.set_step("t", seconds(number(record.interval) or 0.0, "s"), TIME_UNIT)
     reading.places = _places(record, tags)
     reading.channels = _channels(tags, record)
@@ -66,6 +74,7 @@ def _record(data: bytes) -> _Record:
     if size < _POSITIONS + 8:
         positions = tiles = 0
     return _Record(
+        struct.unpack_from("<H", data, 88)[0],
         max(1, z), max(1, channels), max(1, time), max(1, positions), max(1, tiles),
         _VOXEL.unpack_from(data, 40), struct.unpack_from("<d", data, 112)[0],
         struct.unpack_from("<I", data, 108)[0], struct.unpack_from("<I", data, 132)[0],
@@ -75,7 +84,9 @@ def _record(data: bytes) -> _Record:
 def _places(record: _Record, tags: TagReader) -> Places:
     """Tiles and positions are the slowest; channels are samples of a page, or the fastest pages."""
     paged = record.channels if tags.samples == 1 else 1
-    extents = (record.tiles, record.positions, record.time, record.z, paged)
+    rows = _ROWS.get(record.scan, "y")
+    time, z = 1 if rows == "t" else record.time, 1 if rows == "z" else record.z
+    extents = (record.tiles, record.positions, time, z, paged)
     if prod(extents) != tags.planes and prod(extents[:4]) == tags.planes:
         extents = (*extents[:4], 1)
     return Places.grid(("tile", "p", "t", "z", "c"), extents, tags.planes)

@@ -57,16 +57,21 @@ class TagReader:
         self._file, self._left = file, _BUDGET + _BUDGET_A_PLANE * len(layout.planes)
         self._directory = open_directory(self.read, file.size)
         self._offsets = layout.page_offsets
+        self._page_of_offset: dict[int, int] = {}
         self.byteorder = self._directory.byteorder
         self.planes, self.samples = len(layout.planes), layout.planes[0].samples
         self.pages = len(layout.page_offsets)
         first_plane: dict[int, int] = {}
         for plane, offset in enumerate(layout.ifd_offsets):
             first_plane.setdefault(offset, plane)
-        self._page_of_offset = {offset: page for page, offset in enumerate(layout.page_offsets)}
         self.plane_of_page = np.array([first_plane.get(o, -1) for o in layout.page_offsets], np.int64)
         self.is_stack = len(first_plane) == 1 and self.planes > 1
         self._first = self._ifd(0)
+
+    @property
+    def first_listed(self) -> int:
+        """The first page whose planes are listed."""
+        return int(np.argmax(self.plane_of_page >= 0))
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes there, fewer at the end of the file.
@@ -86,6 +91,8 @@ class TagReader:
 
     def page_at(self, offset: int) -> int:
         """Number of the page whose directory lies there, -1 if there is none."""
+        if not self._page_of_offset:
+            self._page_of_offset = {offset: page for page, offset in enumerate(self._offsets)}
         return self._page_of_offset.get(offset, -1)
 
     def tag(self, code: int, page: int = 0) -> Tag | None:
