@@ -318,6 +318,28 @@ def test_ome_channels_and_times(tmp_path: Path) -> None:
     assert packed.acquisition["plane_times_seconds"] == [0.0, 0.0, 3.0, 3.0, 6.0, 6.0]
 
 
+def test_flattened_channels_are_named_apart_from_the_display(tmp_path: Path) -> None:
+    image = pixels_element(
+        '<Channel ID="C:0" Name="DAPI"/><Channel ID="C:1" Name="Cy5"/><TiffData IFD="{}" PlaneCount="8"/>',
+        sizes={"C": 2, "Z": 2, "T": 2},
+    )
+    xml = ome(image.format(0) + '</Image><Image ID="Image:1">' + image.format(8))
+    write_metatiff(tmp_path / "a.ome.tif", planes_of((16, 5, 7)), {270: ascii_tag(xml)})
+    packed = pack_and_read(tmp_path / "a.ome.tif")
+    assert packed.axes == "zyx"
+    assert packed.decant["true_axes"] == [["p", 2], ["t", 2], ["z", 2], ["c", 2]]
+    assert packed.acquisition["channels"] == ["DAPI", "Cy5"]
+    assert [channel["label"] for channel in packed.channels] == ["0"]
+
+
+def test_notes_are_kept_in_the_archive(tmp_path: Path) -> None:
+    text = "ImageJ=1.54f\nimages=5\nframes=5\n"
+    write_metatiff(tmp_path / "a.tif", planes_of((3, 5, 7)), {270: ascii_tag(text)})
+    packed = pack_and_read(tmp_path / "a.tif")
+    assert packed.decant["notes"] == list(packed.report.notes)
+    assert packed.decant["notes"][0].startswith("2 of 5 declared frames absent")
+
+
 def test_white_for_every_channel_is_no_choice(tmp_path: Path) -> None:
     inner = '<Channel ID="C:0" Color="-1"/><Channel ID="C:1" Color="-1"/><TiffData/>'
     xml = ome(pixels_element(inner, sizes={"C": 2, "Z": 1, "T": 1}))
@@ -438,6 +460,20 @@ def test_lsm_channels_and_times(tmp_path: Path) -> None:
     with tifffile.TiffFile(tmp_path / "a.lsm") as opened:
         assert opened.series[0].axes == "TCYX"
         assert (opened.series[0].asarray() == packed.array.reshape(planes.shape).transpose(0, 3, 1, 2)).all()
+
+
+def test_lsm_lines_at_several_depths(tmp_path: Path) -> None:
+    info = bytearray(512)
+    struct.pack_into("<2I6i", info, 0, 67127628, 512, 12, 1, 50, 1, 1, 1)
+    struct.pack_into("<3d", info, 40, 0.25e-6, 0.0, 1.5e-6)
+    struct.pack_into("<H", info, 88, 1)
+    planes = planes_of((1, 50, 12), np.uint8)
+    write_metatiff(tmp_path / "a.lsm", planes, {34412: (1, len(info), bytes(info))})
+    packed = pack_and_read(tmp_path / "a.lsm")
+    assert packed.axes == "zyx"
+    assert packed.report.notes == ()
+    assert packed.size("y") == (1.5, "micrometer")
+    assert packed.size("x") == (0.25, "micrometer")
 
 
 def test_lsm_of_two_channels_keeps_their_depth_elsewhere(tmp_path: Path) -> None:
