@@ -367,9 +367,8 @@ def check_demo(folder: Path, said: str) -> None:
 
 
 def test_the_demo_tells_the_truth_and_leaves_pictures(
-    viewer: napari.Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("NAPARI_ASYNC", "0")
     assert run_demo(tmp_path / "out", show=False) == 0
     check_demo(tmp_path / "out", capsys.readouterr().out)
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from napari_decant.errors import StorageError, UnsupportedOperation
@@ -14,6 +15,7 @@ from napari_decant.errors import StorageError, UnsupportedOperation
 __all__ = ["run_demo"]
 
 _SCREEN = "-screen 0 1920x1200x24 +extension GLX"
+_PATIENCE = 300  # seconds for napari to start, draw and end
 _HEADLESS = "NAPARI_DECANT_HEADLESS"  # set where the display is a virtual one that nobody looks at
 
 
@@ -38,7 +40,7 @@ def run_demo(output_dir: str | Path, *, show: bool | None = None) -> int:
     StorageError
         The folder cannot be written to.
     UnsupportedOperation
-        There is no display, and no Xvfb to stand in for one.
+        There is no display and no Xvfb to stand in for one, or napari does not run.
     """
     from napari_decant._resources import sample_path
     from napari_decant.archive import pack, restore, verify
@@ -105,24 +107,29 @@ def _somebody_looks() -> bool:
 
 
 def _pictures(archive: Path, folder: Path) -> tuple[Path, Path]:
-    """Take the pictures here, or in a process under Xvfb where there is no display at all."""
-    if _has_display():
-        from napari_decant.plugin._screenshots import take_screenshots
+    """Take pictures in a process of its own: on this display, or on Xvfb where there is none.
 
-        return take_screenshots(archive, folder)
-    xvfb_run = shutil.which("xvfb-run")
-    if xvfb_run is None:
-        raise UnsupportedOperation(
-            "all steps but the last are done: there is no display to show the archive on; install xvfb"
-            " (apt install xvfb), or run the demo on a desktop"
-        )
-    command = [xvfb_run, "--auto-servernum", f"--server-args={_SCREEN}", sys.executable]
-    command += ["-m", "napari_decant.plugin._screenshots", str(archive), str(folder)]
-    environment = {**os.environ, _HEADLESS: "1", "QT_QPA_PLATFORM": "xcb"}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    if ran.returncode:
-        last = (ran.stderr.strip() or ran.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise UnsupportedOperation(f"napari did not run on the virtual display: {last}")
+    It gets settings of its own too, so that the size of its window does not become the user's.
+    """
     from napari_decant.plugin._screenshots import picture_paths
 
+    command = [sys.executable, "-m", "napari_decant.plugin._screenshots", str(archive), str(folder)]
+    environment = dict(os.environ)
+    if not _has_display():
+        xvfb_run = shutil.which("xvfb-run")
+        if xvfb_run is None:
+            raise UnsupportedOperation(
+                "all steps but the last are done: there is no display to show the archive on; install xvfb"
+                " (apt install xvfb), or run the demo on a desktop"
+            )
+        command = [xvfb_run, "--auto-servernum", f"--server-args={_SCREEN}", *command]
+        environment["QT_QPA_PLATFORM"] = "xcb"
+    with tempfile.TemporaryDirectory() as settings:
+        environment["NAPARI_CONFIG"] = str(Path(settings) / "settings.yaml")
+        ran = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    if ran.returncode:
+        last = (ran.stderr.strip() or ran.stdout.strip() or "it said nothing").splitlines()[-1]
+        raise UnsupportedOperation(f"all steps but the last are done: napari did not run: {last}")
     return picture_paths(archive, folder)
