@@ -12,6 +12,7 @@ from napari_decant.archive._axes import axis_type
 from napari_decant.archive._codec import PixelCodec
 from napari_decant.archive._contrast import ContrastMeter
 from napari_decant.archive._describe import Channel, Description
+from napari_decant.archive._levels import Levels
 
 __all__ = ["array_document", "dump", "image_attributes", "metadata_documents"]
 
@@ -68,6 +69,7 @@ def image_attributes(
     dtype: np.dtype,
     meter: ContrastMeter,
     facts: dict[str, Any],
+    levels: Levels,
 ) -> dict[str, Any]:
     """NGFF 0.4 attributes of a byte-exact archive, with the ``decant`` marker.
 
@@ -85,6 +87,8 @@ def image_attributes(
         Display windows.
     facts : dict
         More keys for ``decant``.
+    levels : Levels
+        Derived levels, stored as ``1``, ``2``, ...
     """
     names = [*description.axes.canonical_order, "y", "x"]
     axes = [_axis(axis, description) for axis in names]
@@ -92,11 +96,11 @@ def image_attributes(
     if samples > 1:
         axes.append({"name": "c", "type": "channel"})
         scale.append(1.0)
-    multiscale = {
+    multiscale: dict[str, Any] = {
         "version": "0.4",
         "name": name,
         "axes": axes,
-        "datasets": [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": scale}]}],
+        "datasets": [_dataset(i, *transform) for i, transform in enumerate(levels.transforms(scale))],
     }
     decant = {"pixels": "0", "samples": samples, "rgb": description.rgb, **facts}
     if description.acquisition:
@@ -107,12 +111,21 @@ def image_attributes(
         decant["min_is_white"] = True
     if description.notes:
         decant["notes"] = list(description.notes)
+    if levels.factors:
+        multiscale["type"] = "mean"
     attributes: dict[str, Any] = {"multiscales": [multiscale]}
     channels = _channels(description, samples, dtype, meter)
     if channels:
         attributes["omero"] = {"version": "0.4", "name": name, "channels": channels}
     attributes["decant"] = decant
     return attributes
+
+
+def _dataset(level: int, scale: list[float], translation: list[float]) -> dict[str, Any]:
+    transforms: list[dict[str, Any]] = [{"type": "scale", "scale": scale}]
+    if any(translation):
+        transforms.append({"type": "translation", "translation": translation})
+    return {"path": str(level), "coordinateTransformations": transforms}
 
 
 def _axis(name: str, description: Description) -> dict[str, str]:

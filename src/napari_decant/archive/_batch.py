@@ -104,6 +104,7 @@ class _Task:
 
     row: PlanRow
     codec: str
+    levels: int
     workers: int | None
     memory: int | None
     overwrite: bool
@@ -113,6 +114,7 @@ def pack_batch(
     rows: Sequence[PlanRow],
     *,
     codec: str = "default",
+    levels: int = 0,
     workers: int | None = None,
     memory: int | None = None,
     overwrite: bool = False,
@@ -126,7 +128,7 @@ def pack_batch(
     ----------
     rows : sequence of PlanRow
         From `plan`.
-    codec, overwrite
+    codec, levels, overwrite
         As for `pack`.
     workers : int, optional
         Processes, or threads where there is one row only; one a core by default.
@@ -166,12 +168,12 @@ def pack_batch(
     if executor is None and (len(todo) < _SPREAD_FROM or processes < _SPREAD_FROM):
         done = 0
         for i in todo:
-            task = _Task(rows[i], codec, workers, memory, overwrite)
+            task = _Task(rows[i], codec, levels, workers, memory, overwrite)
             results[i] = _run(task, _Shifted(progress, done, total), cancel)
             done += rows[i].original_size
     else:
         share = None if memory is None else memory // max(1, processes)
-        tasks = {i: _Task(rows[i], codec, 1, share, overwrite) for i in todo}
+        tasks = {i: _Task(rows[i], codec, levels, 1, share, overwrite) for i in todo}
         with _processes(executor, processes) as pool:
             results |= _spread(pool, tasks, total, progress, cancel)
     cancel.check()
@@ -273,13 +275,13 @@ def _run(task: _Task, progress: ProgressCallback, cancel: CancelToken) -> BatchR
     try:
         if row.series is not None:
             report = pack_series(
-                row.series, row.target, codec=task.codec, workers=task.workers, memory=task.memory,
-                overwrite=task.overwrite, progress=progress, cancel=cancel,
+                row.series, row.target, codec=task.codec, levels=task.levels, workers=task.workers,
+                memory=task.memory, overwrite=task.overwrite, progress=progress, cancel=cancel,
             )  # fmt: skip
         else:
             report = pack(
-                row.source, row.target.parent, codec=task.codec, workers=task.workers, memory=task.memory,
-                overwrite=task.overwrite, progress=progress, cancel=cancel,
+                row.source, row.target.parent, codec=task.codec, levels=task.levels, workers=task.workers,
+                memory=task.memory, overwrite=task.overwrite, progress=progress, cancel=cancel,
             )  # fmt: skip
         with Archive(report.archive) as archive:
             files = _files(archive.manifest)

@@ -12,10 +12,12 @@ from napari_decant.archive._codec import BYTES_CODEC, PixelCodec
 from napari_decant.archive._contrast import ContrastMeter, PlaneSample, channel_of, sample_plane
 from napari_decant.archive._geometry import ByteOrder, PageLayout, segments_to_array
 from napari_decant.archive._hashing import FollowingHasher, hash_whole
+from napari_decant.archive._levels import NO_LEVELS, Levels
 from napari_decant.archive._ranges import cut_ranges, read_ranges
 from napari_decant.archive._source import Source
 from napari_decant.archive._workers import Scratch, ordered
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter, Encoded, encode_chunk
+from napari_decant.images._pyramid import downsample
 from napari_decant.progress import CancelToken, Progress, ProgressCallback
 
 __all__ = ["Counter", "Encoder", "Part"]
@@ -101,6 +103,8 @@ class Encoder:
     workers : int
     counter : Counter
     cancel : CancelToken
+    levels : Levels
+        Derived levels, made from each plane while it is at hand.
 
     Attributes
     ----------
@@ -116,9 +120,11 @@ class Encoder:
         workers: int,
         counter: Counter,
         cancel: CancelToken,
+        levels: Levels = NO_LEVELS,
     ) -> None:
         self._writer, self._codec, self._axes = writer, codec, axes
         self._workers, self._counter, self._cancel = workers, counter, cancel
+        self._levels = levels
         self._permutation = canonical_permutation(axes.plane_order) if axes else []
         self._scratch = Scratch()
         self.meter = ContrastMeter()
@@ -195,13 +201,14 @@ class Encoder:
             assert self._axes is not None
             layout = part.planes[i]
             position = [int(p) for p in np.unravel_index(part.numbers[i], self._axes.storage_shape)]
-            key = "/".join(
-                ["0", *(str(position[axis]) for axis in self._permutation), *"0" * len(layout.shape)]
-            )
+            place = "/".join([*(str(position[axis]) for axis in self._permutation), *"0" * len(layout.shape)])
             array = self._plane(part, layout)
-            done.entries.append(encode_chunk(key, array[None], self._codec))
+            done.entries.append(encode_chunk(f"0/{place}", array[None], self._codec))
             channel = channel_of(position, self._axes.plane_order)
             done.samples.append((channel, sample_plane(array, self._axes.planes)))
+            for level, factors in enumerate(self._levels.factors, 1):
+                array = downsample(array, factors)
+                done.entries.append(encode_chunk(f"{level}/{place}", array[None], self._codec))
             done.nbytes += layout.nbytes
         return done
 

@@ -15,6 +15,7 @@ from napari_decant.archive._codec import PixelCodec, parse_codec
 from napari_decant.archive._describe import describe
 from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._layout import FileLayout, plan_file, regions_of
+from napari_decant.archive._levels import plan_levels
 from napari_decant.archive._manifest import FORMAT, Manifest, PageRecord, dump_manifest
 from napari_decant.archive._names import member_name, raw_name_of, stored_name
 from napari_decant.archive._pages import Reason
@@ -42,6 +43,7 @@ class _Job:
     source: Source
     target: Path
     codec: PixelCodec
+    levels: int
     workers: int
     progress: ProgressCallback
     cancel: CancelToken
@@ -65,6 +67,7 @@ def pack(
     output_dir: str | Path | None = None,
     *,
     codec: str = "default",
+    levels: int = 0,
     workers: int | None = None,
     memory: int | None = None,
     overwrite: bool = False,
@@ -85,6 +88,8 @@ def pack(
         Made if it is missing; by default the source's own.
     codec : str
         ``"default"``, ``"fast"`` or an id such as ``"blosc:zstd:byteshuffle:clevel=5"``.
+    levels : int
+        Derived pyramid levels, each half as wide and high as the one before, for viewing.
     workers : int, optional
         Threads; one a core by default.
     memory : int, optional
@@ -122,6 +127,7 @@ def pack(
     source = Path(source)
     folder = source.parent if output_dir is None else Path(output_dir)
     pixel_codec = parse_codec(codec)
+    plan_levels((1, 1), levels)  # a wrong number is refused before anything is read
     cancel = cancel or CancelToken()
     with Source(source) as opened:
         member_name(source.name)
@@ -129,7 +135,7 @@ def pack(
         make_folder(folder)
         layout = plan_file(opened.read_at, opened.size)
         layout, threads = _fit(layout, workers, memory)
-        job = _Job(opened, target, pixel_codec, threads, progress, cancel)
+        job = _Job(opened, target, pixel_codec, levels, threads, progress, cancel)
         return _pack_planned(job, layout, overwrite)
 
 
@@ -251,12 +257,13 @@ def _write_byte_exact(job: _Job, layout: FileLayout, writer: ArchiveWriter) -> P
     planes = [layout.planes[i] for i in description.order]
     first = planes[0]
     shape = (*axes.canonical_shape, *first.shape)
-    writer.add_array("0", shape, (1,) * len(axes.plane_order) + first.shape, first.dtype, job.codec)
+    levels = plan_levels(first.shape, job.levels)
+    writer.add_image(axes.canonical_shape, (first.shape, *levels.shapes), first.dtype, job.codec)
     part = Part(
         source, layout.byteorder, planes, range(len(planes)), "husk", regions_of(planes).gaps(source.size)
     )
     writer.add_bytes_array("husk", part.rest_size)
-    encoder = Encoder(writer, job.codec, axes, job.workers, _counter(job), job.cancel)
+    encoder = Encoder(writer, job.codec, axes, job.workers, _counter(job), job.cancel, levels)
     sha256 = _write_part(job, part, encoder)
     manifest = new_manifest(
         "byte-exact",
@@ -270,7 +277,9 @@ def _write_byte_exact(job: _Job, layout: FileLayout, writer: ArchiveWriter) -> P
         husk_raw_size=part.rest_size,
     )
     facts = {**_facts(job), "dialect": description.dialect}
-    attributes = image_attributes(job.name, description, first.samples, first.dtype, encoder.meter, facts)
+    attributes = image_attributes(
+        job.name, description, first.samples, first.dtype, encoder.meter, facts, levels
+    )
     writer.finish(attributes, dump_manifest(manifest))
     names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
     anomaly = (layout.anomaly,) if layout.anomaly else ()

@@ -16,6 +16,7 @@ from napari_decant.archive._attrs import image_attributes
 from napari_decant.archive._codec import PixelCodec, parse_codec
 from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._layout import regions_of
+from napari_decant.archive._levels import plan_levels
 from napari_decant.archive._manifest import FORMAT, MANIFEST_KEY, Member, PageRecord, dump_manifest
 from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, pack, source_facts
 from napari_decant.archive._report import PackReport
@@ -48,6 +49,7 @@ class _Job:
     plan: SeriesPlan
     target: Path
     codec: PixelCodec
+    levels: int
     workers: int
     progress: ProgressCallback
     cancel: CancelToken
@@ -58,6 +60,7 @@ def pack_series(
     target: Path,
     *,
     codec: str = "default",
+    levels: int = 0,
     workers: int | None = None,
     memory: int | None = None,
     overwrite: bool = False,
@@ -72,7 +75,7 @@ def pack_series(
         From `plan_series`.
     target : Path
         ``NAME.zarr.zip``, or a folder ``NAME.zarr`` for a nested series.
-    codec, workers, memory, overwrite, progress, cancel
+    codec, levels, workers, memory, overwrite, progress, cancel
         As for `pack`.
 
     Returns
@@ -91,7 +94,7 @@ def pack_series(
     if not threads:
         raise BudgetExceeded("memory", (400 << 20) + 4 * largest, memory or 0, f"packing {plan.base}")
     make_folder(target.parent)
-    job = _Job(plan, target, parse_codec(codec), threads, progress, cancel)
+    job = _Job(plan, target, parse_codec(codec), levels, threads, progress, cancel)
     if plan.consolidated:
         return _pack_consolidated(job, overwrite)
     return _pack_nested(job, codec, memory, overwrite)
@@ -105,15 +108,10 @@ def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
     shape = (*axes.canonical_shape, *first.shape)
     with AtomicFile(job.target, overwrite=overwrite) as output:
         writer = ArchiveWriter(output.file, job.target)
-        writer.add_array("0", shape, (1,) * len(axes.plane_order) + first.shape, first.dtype, codec)
-        encoder = Encoder(
-            writer,
-            codec,
-            axes,
-            job.workers,
-            Counter(job.progress, "pack", plan.size, plan.base.name),
-            job.cancel,
-        )
+        levels = plan_levels(first.shape, job.levels)
+        writer.add_image(axes.canonical_shape, (first.shape, *levels.shapes), first.dtype, codec)
+        counter = Counter(job.progress, "pack", plan.size, plan.base.name)
+        encoder = Encoder(writer, codec, axes, job.workers, counter, job.cancel, levels)
         members, facts = _write_members(job, writer, encoder)
         manifest = new_manifest(
             "series",
@@ -129,6 +127,7 @@ def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
         attributes = image_attributes(
             plan.base.resolve().name, description, first.samples, first.dtype, encoder.meter,
             {"format": FORMAT, "software": SOFTWARE, "members": facts, "dialect": description.dialect},
+            levels,
         )  # fmt: skip
         writer.finish(attributes, dump_manifest(manifest))
         output.flush()
@@ -216,8 +215,8 @@ def _pack_nested(job: _Job, codec: str, memory: int | None, overwrite: bool) -> 
         members = []
         for k, member in enumerate(plan.members):
             report = pack(
-                member.path, staging, codec=codec, workers=job.workers, memory=memory, progress=job.progress,
-                cancel=job.cancel,
+                member.path, staging, codec=codec, levels=job.levels, workers=job.workers, memory=memory,
+                progress=job.progress, cancel=job.cancel,
             )  # fmt: skip
             os.rename(report.archive, staging / f"m{k}{SUFFIX}")
             members.append(

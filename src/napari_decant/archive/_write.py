@@ -67,6 +67,21 @@ class ArchiveWriter:
         """Announce an array; its chunks follow by `put`."""
         self._arrays[name] = array_document(shape, chunks, dtype, codec)
 
+    def add_image(
+        self, leading: Sequence[int], planes: Sequence[Sequence[int]], dtype: np.dtype, codec: PixelCodec
+    ) -> None:
+        """Announce the pixel array and its derived levels: one plane a chunk.
+
+        Parameters
+        ----------
+        leading : sequence of int
+            Extents of the leading axes.
+        planes : sequence of shapes
+            Of a plane at level 0, 1, ...
+        """
+        for level, plane in enumerate(planes):
+            self.add_array(str(level), (*leading, *plane), (1,) * len(leading) + tuple(plane), dtype, codec)
+
     def add_bytes_array(self, name: str, size: int) -> None:
         """Announce a 1-D uint8 array cut into chunks of `BYTES_CHUNK`."""
         # An array of length 0 still needs a chunk length, and has no chunk.

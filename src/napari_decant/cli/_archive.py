@@ -49,6 +49,7 @@ def pack(
     codec: Annotated[
         str, Parameter(help="default, fast, or an id like blosc:zstd:byteshuffle:clevel=5.")
     ] = "default",
+    levels: Annotated[int, Parameter(help="Smaller copies for viewing, each half the size.")] = 0,
     overwrite: Annotated[bool, Parameter(negative=(), help="Replace existing archives.")] = False,
     dry_run: Annotated[bool, Parameter(negative=(), help="Only say what each path would become.")] = False,
     delete_source: Annotated[
@@ -88,8 +89,8 @@ def pack(
         return _show_plan(rows, json)
     with _executor(cluster) as executor:
         report = archive.pack_batch(
-            rows, codec=codec, workers=workers, memory=limit, overwrite=overwrite, executor=executor,
-            progress=progress, cancel=cancel,
+            rows, codec=codec, levels=levels, workers=workers, memory=limit, overwrite=overwrite,
+            executor=executor, progress=progress, cancel=cancel,
         )  # fmt: skip
     clear(progress)
     folder = _report_folder(paths, output)
@@ -131,11 +132,12 @@ def _executor(address: str | None) -> Iterator[Executor | None]:
         yield None
         return
     try:
-        from distributed import Client
+        import distributed
     except ImportError as error:
         raise UsageError('--cluster needs Dask; run: pip install "napari-decant[cluster]"') from error
+    connect: Any = distributed.Client  # its hints are incomplete
     try:
-        client = Client(address, timeout="10s")
+        client = connect(address, timeout="10s")
     except (OSError, ValueError) as error:
         raise UsageError(f"no Dask scheduler answers at {address} ({error}); check the address") from error
     with client:

@@ -40,8 +40,7 @@ def gui(paths: Annotated[list[Path] | None, Parameter(negative=())] = None) -> i
     """
     given = [path.absolute() for path in paths or []]
     for path in given:
-        if not path.exists():
-            raise UsageError(f"{path} does not exist; check the path")
+        require_path(path)
     try:
         from napari_decant.gui import run
     except ImportError as error:  # qtpy says so too if there is no Qt behind it
