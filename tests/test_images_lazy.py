@@ -150,6 +150,16 @@ def test_the_cache_stays_within_its_bound_and_forgets_dead_arrays() -> None:
     assert cache.nbytes == 0
 
 
+def test_another_cache_for_the_same_array() -> None:
+    cache, own = ChunkCache(1 << 20), ChunkCache(1 << 20)
+    array = LazyArray(Source(DATA, DATA.shape), cache)
+    other = array.take(2, 0)
+    assert isinstance(other, LazyArray)
+    other = other.with_cache(own)
+    assert np.array_equal(other, DATA[2])
+    assert (cache.nbytes, own.nbytes, other.source) == (0, DATA.nbytes, array.source)
+
+
 def test_what_is_larger_than_the_cache_reads_and_does_not_flush_it() -> None:
     cache = ChunkCache(600)
     source = Source(DATA, (1, 9, 11))

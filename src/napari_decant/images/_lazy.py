@@ -123,6 +123,16 @@ class LazyArray:
         other.__dict__ |= self.__dict__ | changes
         return other
 
+    def with_cache(self, cache: ChunkCache) -> LazyArray:
+        """Return the same array with another place for its decoded chunks."""
+        token = cache.new_token()
+        return self._view(_cache=cache, _token=token, _owner=_Owner(cache, token))
+
+    @property
+    def source(self) -> ChunkSource:
+        """Where the chunks come from; its axes are those before `take` and `transpose`."""
+        return self._source
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Elements along each axis."""
@@ -279,7 +289,8 @@ class LazyArray:
         def piece(combo: tuple[tuple[int, slice, slice], ...]) -> None:
             index = tuple(c[0] for c in combo)
             inside = tuple(c[1] for c in combo)
-            region = target[(..., *(c[2] for c in combo))]  # the dots keep an array where there are no axes
+            where: tuple[Any, ...] = (..., *(c[2] for c in combo))
+            region = target[where]  # the dots keep an array where there are no axes
             if keep:
                 chunk = self._cache.get((self._token, index), lambda: self._source.read_chunk(index))
                 region[...] = chunk[inside]

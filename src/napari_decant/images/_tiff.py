@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import threading
 from typing import Any
 
@@ -31,6 +32,7 @@ _DOMINANT = (
     0.75  # one series with this share of all pixels is the image; the rest are thumbnails, labels, masks
 )
 _MAX_SERIES = 100_000
+_IMAGEJ_COUNT = re.compile(r"ImageJ=[^\n]*\n(?:.*\n)*?images=(\d{1,12})\b")
 
 
 class TiffImages:
@@ -103,6 +105,7 @@ class TiffImages:
                 )
                 self._tif = self._open(is_ome=False)
                 series = list(self._tif.series)[:_MAX_SERIES]
+            self._check_declared(series)
         except (DecantError, MemoryError):
             raise
         except Exception as error:
@@ -110,6 +113,16 @@ class TiffImages:
         if not any(math.prod(s.shape) for s in series):
             raise FormatError(f"{self._uri} holds no image")
         return series
+
+    def _check_declared(self, series: list[Any]) -> None:
+        """Say so where ImageJ's description counts more planes than the file has."""
+        match = _IMAGEJ_COUNT.match(self._tif.pages.first.description or "")
+        declared = int(match.group(1)) if match is not None else 0
+        shown = sum(math.prod(s.shape) // max(1, math.prod(s.keyframe.shape)) for s in series)
+        if declared > shown:
+            self._warnings.append(
+                f"the file declares {declared:,} planes and holds {shown:,}; it may have been cut short"
+            )
 
     def list_images(self) -> list[ImageEntry]:
         """See `ImageSource.list_images`."""
