@@ -1,4 +1,4 @@
-"""This side of a worker process: start it, give it tasks, hear what it says."""
+"""The window's side of a worker process: start it, give it tasks, hear what it says."""
 
 from __future__ import annotations
 

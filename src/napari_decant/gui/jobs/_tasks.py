@@ -40,6 +40,7 @@ __all__ = [
 _PART_SECONDS = 0.2
 _PART_ITEMS = 64
 _SHOWN_MEMBERS = 500
+_SMALLEST_LEVEL = 1024
 _ZIPS = (".zip", ".ozx")
 
 
@@ -126,18 +127,26 @@ def _planned(row: PlanRow) -> Planned:
 
 
 def pack(
-    context: Context, planned: Planned, codec: str, workers: int | None, overwrite: bool
+    context: Context, planned: Planned, codec: str, pyramid: bool, workers: int | None, overwrite: bool
 ) -> BatchRow | Outcome:
-    """Pack one row of a plan."""
+    """Pack one row of a plan; a pyramid ends where a level fits on a screen."""
     row = planned.row
     if planned.series:
         row = replace(row, series=pickle.loads(zlib.decompress(planned.series)))
     report = archive.pack_batch(
-        [row], codec=codec, workers=workers, overwrite=overwrite,
+        [row], codec=codec, levels=_levels(row) if pyramid else 0, workers=workers, overwrite=overwrite,
         progress=context.progress, cancel=context.cancel,
     )  # fmt: skip
     (done,) = report.rows
     return Outcome(done, done.message) if done.state == "failed" else done
+
+
+def _levels(row: PlanRow) -> int:
+    sides = [extent for axis, extent in zip(row.axes, row.shape, strict=False) if axis in ("y", "x")]
+    levels = 0
+    while sides and max(sides) >> levels > _SMALLEST_LEVEL:
+        levels += 1
+    return levels
 
 
 def write_reports(context: Context, rows: Sequence[BatchRow], seconds: float, folder: Path) -> list[Path]:

@@ -1,0 +1,435 @@
+"""What the panels for packing, verifying and restoring have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from qtpy.QtCore import QPoint, Qt, QUrl, Signal
+from qtpy.QtGui import QDesktopServices, QGuiApplication, QKeySequence
+from qtpy.QtWidgets import QFileDialog, QMenu, QSizePolicy, QVBoxLayout, QWidget
+
+from napari_decant.gui._desk import Desk
+from napari_decant.gui._endings import Ending
+from napari_decant.gui._footer import Footer
+from napari_decant.gui._options import Options
+from napari_decant.gui._row import Mark, Row
+from napari_decant.gui._style import style_sheet
+from napari_decant.gui._table import Table
+from napari_decant.gui._widgets import Action, Card, DropArea, Notice, label
+from napari_decant.gui.jobs import Batch, Job, JobState, Task
+
+__all__ = ["JobPanel", "Summary"]
+
+_NARROW = 44  # in heights of the font
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is said at the end of a run, and what can be done next."""
+
+    ending: Ending
+    actions: Sequence[Action] = ()
+
+
+@dataclass
+class _Look:
+    """A short job that looks at files, and who wants to hear of it."""
+
+    part: Callable[[Any], object]
+    end: Callable[[Job], object]
+    notice: Notice | None
+
+
+class JobPanel(QWidget):
+    """A table of files, a button that works on them, and what came of it.
+
+    Parameters
+    ----------
+    desk : Desk
+    parent : QWidget, optional
+    """
+
+    KEY: ClassVar[str]
+    TITLE: ClassVar[str]
+    TIP: ClassVar[str]
+    DROP: ClassVar[tuple[str, str, str]]
+    COLUMNS: ClassVar[Sequence[tuple[str, str]]]
+    FILTER: ClassVar[str]
+
+    handed = Signal(str, list)  # paths that another panel is for
+    progressed = Signal()
+
+    def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("decantPanel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(self.TITLE)
+        self.setAcceptDrops(True)
+        self.desk, self.look = desk, desk.look
+        self.batch: Batch | None = None
+        self._rows: dict[int, Row] = {}
+        self._looks: dict[int, _Look] = {}
+        self._folders: tuple[Path, ...] = ()
+        self.card: Card | None = None
+        self._narrow: bool | None = None
+        self._build()
+        self.look.changed.connect(self._restyle)
+        desk.bridge.changed.connect(self._on_job)
+        desk.bridge.parted.connect(self._on_part)
+        self._restyle()
+        self.refresh()
+
+    # --- what a panel adds ---
+
+    def options(self) -> Options:
+        """The form of this panel."""
+        raise NotImplementedError
+
+    def add(self, paths: Sequence[Path]) -> None:
+        """Take files and folders in."""
+        raise NotImplementedError
+
+    def main(self) -> tuple[str, str, bool]:
+        """Words, tooltip and whether there is anything to do, for the main button."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Do what the main button says."""
+        raise NotImplementedError
+
+    def done(self, row: Row, job: Job) -> None:
+        """Show the result of a job in its row; it may have failed."""
+        raise NotImplementedError
+
+    def summary(self, batch: Batch) -> Summary:
+        """What to say at the end."""
+        raise NotImplementedError
+
+    def row_actions(self, row: Row) -> list[Action]:
+        """What can be done with a row, for its menu, besides removing it."""
+        raise NotImplementedError
+
+    # --- putting it together ---
+
+    def _build(self) -> None:
+        title, text, short = self.DROP
+        self.drop = DropArea(
+            self.look,
+            title,
+            text,
+            short,
+            [
+                Action("Add &files…", "add-file", "Choose files (Ctrl+O)", self.pick_files),
+                Action("Add f&older…", "add-folder", "Choose a folder (Ctrl+Shift+O)", self.pick_folder),
+            ],
+        )
+        self.table = Table(self.look, self.COLUMNS)
+        self.rows = self.table.rows
+        self.table.menu_wanted.connect(self._show_menu)
+        self.table.remove_wanted.connect(lambda: self.remove(self.table.chosen()))
+        self.table.copy_wanted.connect(lambda: self.copy(self.table.chosen()))
+        self.table.row_chosen.connect(self._show_detail)
+        self.detail = label(wrap=True)
+        self.detail.setObjectName("decantDetail")
+        self.detail.setMargin(self.fontMetrics().height() // 2)
+        self.detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.detail.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Maximum)
+        self.detail.hide()
+        self.form = self.options()
+        self.footer = Footer(self.look, self._start, self.cancel)
+        self._news = QVBoxLayout()
+        self._box = QVBoxLayout(self)
+        gap = self.fontMetrics().height() // 2
+        self._box.setContentsMargins(gap, gap, gap, gap)
+        self._box.setSpacing(gap)
+        self._box.addLayout(self._news)
+        self._box.addWidget(self.drop)
+        for widget in (self.table, self.detail):
+            self._box.addWidget(widget)
+        self._box.addWidget(self.form)
+        self._box.addWidget(self.footer)
+        self._box.setStretch(2, 1)
+
+    def _restyle(self) -> None:
+        self.setStyleSheet(style_sheet(self.look.theme))
+
+    def resizeEvent(self, event: Any) -> None:  # noqa: N802
+        narrow = self.width() < _NARROW * self.fontMetrics().height()
+        if narrow != self._narrow:
+            self._narrow = narrow
+            for part in (self.drop, self.table, self.footer):
+                part.set_narrow(narrow)
+        super().resizeEvent(event)
+
+    def refresh(self) -> None:
+        """Bring buttons and areas in line with the rows."""
+        some = bool(self.rows.root.children)
+        self.table.setVisible(some)
+        self.drop.set_strip(some)
+        self.drop.setVisible(self.card is None)
+        self.form.setVisible(some)
+        self.footer.setVisible(some)
+        self.footer.set_main(*self.main())
+        self._box.setStretch(1, 0 if some else 1)
+        if not some:
+            self.detail.hide()
+
+    # --- files in ---
+
+    def pick_files(self) -> None:
+        """Let the user choose files."""
+        names, _ = QFileDialog.getOpenFileNames(self, self.DROP[0], "", self.FILTER)
+        if names:
+            self.add([Path(name) for name in names])
+
+    def pick_folder(self) -> None:
+        """Let the user choose a folder."""
+        name = QFileDialog.getExistingDirectory(self, "Choose a folder")
+        if name:
+            self.add([Path(name)])
+
+    def keyPressEvent(self, event: Any) -> None:  # noqa: N802
+        if event.matches(QKeySequence.StandardKey.Open):
+            self.pick_files()
+        elif event.matches(QKeySequence.StandardKey.Paste):
+            self._paste()
+        elif event.key() == Qt.Key.Key_O and event.modifiers() == (
+            Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+        ):
+            self.pick_folder()
+        else:
+            super().keyPressEvent(event)
+
+    def _paste(self) -> None:
+        paths = paths_of(QGuiApplication.clipboard().mimeData())
+        if paths:
+            self.add(paths)
+
+    def dragEnterEvent(self, event: Any) -> None:  # noqa: N802
+        if event.mimeData().hasUrls():
+            event.acceptProposedAction()
+            self.drop.set_hot(True)
+
+    def dragLeaveEvent(self, event: Any) -> None:  # noqa: N802
+        self.drop.set_hot(False)
+
+    def dropEvent(self, event: Any) -> None:  # noqa: N802
+        self.drop.set_hot(False)
+        paths = paths_of(event.mimeData())
+        if paths:
+            event.acceptProposedAction()
+            self.add(paths)
+
+    def note(self, text: str, *actions: Action, kind: str = "info", closable: bool = True) -> Notice:
+        """Show a message above everything else; one of the same words only once."""
+        for i in range(self._news.count()):
+            old = self._news.itemAt(i).widget()
+            if isinstance(old, Notice) and old.text == text and old.isVisibleTo(self):
+                return old
+        notice = Notice(self.look, text, actions, kind=kind, closable=closable)
+        self._news.addWidget(notice)
+        for button in notice.buttons:
+            button.clicked.connect(notice.put_away)
+        return notice
+
+    # --- looking ---
+
+    def look_at(
+        self,
+        task: Task,
+        text: str,
+        part: Callable[[Any], object] = lambda part: None,
+        end: Callable[[Job], object] = lambda job: None,
+    ) -> Job:
+        """Run a short job; ``text`` is shown while it lasts, with a way to stop it."""
+        job = Job("look", text, task)
+        notice = None
+        if text:
+            stop = Action("Stop", "cancelled", "Stop looking", lambda: self.desk.runner.cancel([job]))
+            notice = self.note(f"{text}…", stop, closable=False)
+        self._looks[job.id] = _Look(part, end, notice)
+        self.desk.runner.submit([job], self.desk.runner.LOOK)
+        return job
+
+    def _on_part(self, job: Job, part: Any) -> None:
+        look = self._looks.get(job.id)
+        if look is not None:
+            look.part(part)
+
+    def _on_job(self, job: Job) -> None:
+        look = self._looks.get(job.id)
+        if look is not None:
+            self._on_look(job, look)
+        elif job.id in self._rows:
+            self._on_work(job)
+
+    def _on_look(self, job: Job, look: _Look) -> None:
+        if not job.state.over:
+            if look.notice is not None and job.stage:
+                look.notice.set_text(f"{job.title}: {100 * job.fraction:.0f} %…")
+            return
+        del self._looks[job.id]
+        if look.notice is not None:
+            look.notice.put_away()
+        if job.failure is not None and not job.failure.cancelled:
+            self.note(job.failure.message, kind="bad")
+        look.end(job)
+        self.desk.jobs.forget([job])
+        self.refresh()
+
+    @property
+    def looking(self) -> bool:
+        """Whether a short job is under way."""
+        return bool(self._looks)
+
+    # --- working ---
+
+    def _start(self) -> None:
+        self.start()
+        self.refresh()
+
+    def run(self, work: Iterable[tuple[Row, Job]], folders: Iterable[Path] = ()) -> None:
+        """Queue jobs for rows, into the run that is under way or a new one."""
+        pairs = list(work)
+        if not pairs:
+            return
+        self.put_card_away()
+        if self.batch is None:
+            self.batch = Batch(self.KEY)
+            self._folders = ()
+            self.footer.show_batch(self.batch)
+        new = tuple(dict.fromkeys(folders))
+        self.desk.begin(new)
+        self._folders += new
+        for row, job in pairs:
+            self._rows[job.id] = row
+            row.mark, row.word, row.detail, row.fraction = Mark.QUEUED, "", "", 0.0
+        self.rows.touch_all()
+        jobs = [job for _, job in pairs]
+        self.batch.add(jobs)
+        self.desk.runner.submit(jobs)
+        self.progressed.emit()
+
+    def _on_work(self, job: Job) -> None:
+        row = self._rows[job.id]
+        if self.batch is not None:
+            self.batch.update(job)
+        if job.state is JobState.RUNNING:
+            row.mark, row.word = Mark.RUNNING, ""
+            row.fraction = job.fraction
+        elif job.state.over:
+            del self._rows[job.id]
+            if job.failure is not None:
+                row.mark = Mark.CANCELLED if job.failure.cancelled else Mark.FAILED
+                row.word, row.detail = "", job.failure.message
+            self.done(row, job)
+        self.rows.touch(row)
+        if row is self.table.current():
+            self._show_detail(row)
+        if self.batch is not None and self.batch.over:
+            self._finish(self.batch)
+        self.progressed.emit()
+
+    def _finish(self, batch: Batch) -> None:
+        self.batch = None
+        self.footer.show_batch(None)
+        self.desk.end(self._folders)
+        summary = self.summary(batch)
+        away = Action("&Done", "close", "Put this summary away", self.put_card_away)
+        ending = summary.ending
+        self.show_card(Card(self.look, ending.icon, ending.title, ending.lines, (*summary.actions, away)))
+        self.desk.jobs.forget(batch.jobs)
+        self.desk.say(ending.title, ending.good)
+
+    def show_card(self, card: Card) -> None:
+        """Put a card in the drop area's place."""
+        self.put_card_away()
+        self.card = card
+        self._box.insertWidget(1, card)
+        self._box.setStretch(1, 0)
+        self.refresh()
+
+    def put_card_away(self) -> None:
+        """Take the card away."""
+        if self.card is not None:
+            card, self.card = self.card, None
+            self._box.removeWidget(card)
+            card.hide()
+            card.deleteLater()
+            self.refresh()
+
+    def cancel(self) -> None:
+        """Stop the run."""
+        if self.batch is not None:
+            self.footer.stopping()
+            self.desk.runner.cancel(reversed(self.batch.jobs))
+
+    def cancel_rows(self, rows: Iterable[Row]) -> None:
+        """Stop the work on some rows."""
+        chosen = {id(row) for row in rows}
+        jobs = [self.desk.jobs[number] for number, row in self._rows.items() if id(row) in chosen]
+        self.desk.runner.cancel(jobs)
+
+    # --- rows ---
+
+    def busy(self, row: Row) -> bool:
+        """Whether the row waits or is worked on."""
+        return row.mark in (Mark.QUEUED, Mark.RUNNING)
+
+    def remove(self, rows: Iterable[Row]) -> None:
+        """Take rows that are not being worked on off the list; files stay."""
+        self.rows.remove(row for row in rows if row.parent is self.rows.root and not self.busy(row))
+        self.refresh()
+
+    def copy(self, rows: Iterable[Row]) -> None:
+        """Copy rows as text."""
+        QGuiApplication.clipboard().setText("\n".join(self.report(row) for row in rows))
+
+    def report(self, row: Row) -> str:
+        """A row in words."""
+        facts = [str(row.path or row.name), row.what, row.size_words, row.state, row.detail]
+        return "\n  ".join(fact for fact in facts if fact)
+
+    def _show_detail(self, row: Row | None) -> None:
+        text = row.detail if row is not None else ""
+        self.detail.setText(text if len(text) < 600 else text[:600] + "…")
+        self.detail.setVisible(bool(text))
+
+    def _show_menu(self, point: QPoint, row: Row) -> None:
+        chosen = self.table.chosen()
+        menu = QMenu(self)
+        menu.setToolTipsVisible(True)
+        actions = self.row_actions(row)
+        if any(self.busy(each) for each in chosen):
+            tip = "Stop the work on it"
+            actions.insert(0, Action("Cancel this", "cancelled", tip, lambda: self.cancel_rows(chosen)))
+        actions.append(Action("Copy report", "copy", "Copy what is known of it", lambda: self.copy(chosen)))
+        if not any(self.busy(each) for each in chosen):
+            tip = "Take it off this list; no file is touched"
+            actions.append(Action("Remove from list", "close", tip, lambda: self.remove(chosen)))
+        for action in actions:
+            made = menu.addAction(self.look.icon(action.icon), action.text)
+            made.setToolTip(action.tip)
+            made.triggered.connect(lambda checked=False, run=action.run: run())
+        menu.popup(point)
+        self.menu = menu
+
+    def show_in_folder(self, path: Path) -> None:
+        """Open the folder of a file in the system's file manager."""
+        folder = path if path.is_dir() and path.suffix != ".zarr" else path.parent
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+
+    def open_action(self, paths: Sequence[Path]) -> list[Action]:
+        """A way to open images in napari, if there is one."""
+        opener = self.desk.open_images
+        if opener is None or not paths:
+            return []
+        return [Action("Open in &napari", "open", "Look at the image", lambda: opener(paths))]
+
+
+def paths_of(data: Any) -> list[Path]:
+    """Local files among what was dropped or copied."""
+    return [Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile()]

@@ -1,0 +1,276 @@
+"""The panel that gives originals back: all or some, and never over what is there without a question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtWidgets import QFileDialog, QMessageBox, QWidget
+
+from napari_decant.gui._desk import Desk
+from napari_decant.gui._endings import restore_ending
+from napari_decant.gui._options import Field, Options, folder_field
+from napari_decant.gui._panel import JobPanel, Summary
+from napari_decant.gui._row import Mark, Row
+from napari_decant.gui._settings import Settings
+from napari_decant.gui._verify import left_out_archives
+from napari_decant.gui._widgets import Action
+from napari_decant.gui._words import count, size_text
+from napari_decant.gui.jobs import ArchiveRow, Batch, Job, JobState, LeftOut, Task
+
+if TYPE_CHECKING:
+    from napari_decant.archive import RestoreReport
+
+__all__ = ["RestorePanel"]
+
+_FREE = (Mark.READY, Mark.FAILED, Mark.CANCELLED, Mark.KEPT)
+
+
+class RestorePanel(JobPanel):
+    """Drop archives, choose what to restore and where to."""
+
+    KEY = "restore"
+    TITLE = "Restore"
+    TIP = "Get originals back, byte for byte"
+    DROP = (
+        "Drop archives here",
+        "Their originals come back byte for byte, each checked before it gets its name.\n"
+        "Archives are only read.",
+        "Drop more archives or folders here",
+    )
+    COLUMNS = (("name", "Original"), ("what", "Goes to"), ("size", "Size"), ("state", "State"))
+    FILTER = "Archives (*.zarr.zip);;All files (*)"
+
+    def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
+        super().__init__(desk, parent)
+        self.rows.checked.connect(self.refresh)
+        self.form.changed.connect(self._on_option)
+
+    def options(self) -> Options:
+        """See `JobPanel.options`."""
+        fields = [
+            folder_field("restore_folder", "Folder", "Where originals go; made if it is missing", "none yet"),
+            Field("workers", "SpinBox", "Threads an archive", "0: one for each core", {"min": 0, "max": 256}),
+        ]
+        return Options(self.look, self.desk.settings, fields, _words)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where originals go."""
+        chosen = self.desk.settings.restore_folder
+        return Path(chosen) if chosen else None
+
+    def add(self, paths: Sequence[Path]) -> None:
+        """See `JobPanel.add`."""
+        task = Task("list_members", {"paths": list(paths)})
+        self.look_at(task, "Looking into archives", self._found)
+
+    def _found(self, part: Any) -> None:
+        if isinstance(part, LeftOut):
+            left_out_archives(self, part)
+            return
+        found: list[ArchiveRow] = part
+        known = {row.path for row in self.rows.root.children}
+        self.rows.add(self._row(each) for each in found if each.path not in known)
+        self._place()
+
+    def _row(self, found: ArchiveRow) -> Row:
+        row = Row(found.path.name, found.path, "archive", size=found.original_size, data=found)
+        if found.error:
+            row.mark, row.detail, row.size = Mark.FAILED, found.error, found.size
+            return row
+        row.mark, row.checked = Mark.READY, True
+        row.children = [
+            Row(member.name, None, "file", size=member.size, checked=True, detail=f"sha256 {member.sha256}")
+            for member in found.members
+        ]
+        return row
+
+    # --- where everything goes ---
+
+    def _on_option(self, name: str) -> None:
+        if name == "restore_folder":
+            self._place()
+
+    def _target(self, row: Row) -> Path | None:
+        folder = self.folder
+        if folder is None or row.data is None:
+            return None
+        alone = len(self.rows.root.children) == 1
+        return folder / (row.data.alone if alone else row.data.among)
+
+    def _place(self) -> None:
+        """Say of every member where it will go, and which two would go to the same place."""
+        places: dict[str, list[Row]] = {}
+        for row in self._restorable():
+            target = self._target(row)
+            row.what = str(target) if target is not None else "choose a folder"
+            for child in row.children:
+                child.path = None if target is None else target / child.name
+                child.what = "" if child.path is None else str(child.path)
+                child.mark = Mark.NONE if child.mark is Mark.CLASH else child.mark
+                if child.path is not None:
+                    places.setdefault(str(child.path).casefold(), []).append(child)
+        for same in places.values():
+            if len(same) > 1:
+                for child in same:
+                    child.mark = Mark.CLASH
+                    child.detail = "Two originals would go to this place; take one of them off the list."
+        self.rows.touch_all()
+        self.refresh()
+
+    def remove(self, rows: Any) -> None:
+        """See `JobPanel.remove`."""
+        super().remove(rows)
+        self._place()
+
+    def _restorable(self) -> list[Row]:
+        return [row for row in self.rows.root.children if row.checked is not None]
+
+    def _chosen(self) -> list[tuple[Row, list[Row]]]:
+        """Archives with the members to restore of each."""
+        rows = [row for row in self._restorable() if row.mark in _FREE]
+        pairs = [(row, [child for child in row.children if child.checked]) for row in rows]
+        return [(row, chosen) for row, chosen in pairs if chosen]
+
+    def main(self) -> tuple[str, str, bool]:
+        """See `JobPanel.main`."""
+        chosen = [child for _, children in self._chosen() for child in children]
+        if not chosen:
+            if self.batch:
+                return "Restoring", "Wait, or cancel", False
+            tip = "Choose what to restore" if self._restorable() else "Add archives first"
+            return "Restore", tip, False
+        if any(child.mark is Mark.CLASH for child in chosen):
+            return "Restore", "Two originals would go to the same place; see the table", False
+        size = size_text(sum(child.size for child in chosen))
+        words = f"Restore {count(len(chosen), 'file')}"
+        if self.folder is None:
+            return f"{words} to…", f"{size}: choose a folder and restore", True
+        return words, f"{size} to {self.folder}", True
+
+    def start(self) -> None:
+        """See `JobPanel.start`."""
+        if self.folder is None:
+            name = QFileDialog.getExistingDirectory(self, "Restore to folder")
+            if not name:
+                return
+            self.desk.settings.restore_folder = name
+        pairs = self._chosen()
+        targets = [child.path for _, chosen in pairs for child in chosen if child.path is not None]
+
+        def checked(job: Job) -> None:
+            if job.state is JobState.DONE:
+                self._ask(pairs, {str(path) for path in job.result})
+
+        self.look_at(Task("taken", {"targets": targets}), "", end=checked)
+
+    def _ask(self, pairs: Sequence[tuple[Row, list[Row]]], taken: set[str]) -> None:
+        """Restore, after a question if files are in the way."""
+        if not taken:
+            self._restore(pairs, overwrite=False)
+            return
+        first = next(iter(sorted(taken)))
+        box = QMessageBox(self)
+        box.setIcon(QMessageBox.Icon.Question)
+        box.setWindowTitle("Files are in the way")
+        more = f" and {count(len(taken) - 1, 'other file')}" if len(taken) > 1 else ""
+        box.setText(f"{first}{more} exist already." if more else f"{first} exists already.")
+        box.setInformativeText("Leave what is there as it is, or replace it by the originals?")
+        leave = box.addButton("&Leave them", QMessageBox.ButtonRole.AcceptRole)
+        replace = box.addButton("&Replace them", QMessageBox.ButtonRole.DestructiveRole)
+        box.addButton(QMessageBox.StandardButton.Cancel)
+        box.setDefaultButton(leave)
+        leave.setToolTip("Restore only what is missing")
+        replace.setToolTip("What is there now is lost")
+
+        def answered(button: Any) -> None:
+            if button is replace:
+                self._restore(pairs, overwrite=True)
+            elif button is leave:
+                left = [(row, [c for c in chosen if str(c.path) not in taken]) for row, chosen in pairs]
+                for row, chosen in pairs:
+                    for child in chosen:
+                        if str(child.path) in taken:
+                            child.mark = Mark.KEPT
+                    if all(child.mark is Mark.KEPT for child in chosen):
+                        row.mark = Mark.KEPT
+                self._restore([pair for pair in left if pair[1]], overwrite=False)
+            self.refresh()
+
+        box.buttonClicked.connect(answered)
+        box.open()
+        self.question = box
+
+    def _restore(self, pairs: Sequence[tuple[Row, list[Row]]], *, overwrite: bool) -> None:
+        work = []
+        folders = []
+        for row, chosen in pairs:
+            target = self._target(row)
+            if target is None:
+                continue
+            everything = len(chosen) == len(row.children)
+            arguments = {
+                "path": row.path,
+                "folder": target,
+                "members": None if everything else [child.name for child in chosen],
+                "overwrite": overwrite,
+                "workers": self.desk.settings.workers or None,
+            }
+            size = sum(child.size for child in chosen)
+            work.append((row, Job("restore", row.name, Task("restore", arguments), size)))
+            folders.append(target)
+        self.run(work, folders)
+        self.refresh()
+
+    def done(self, row: Row, job: Job) -> None:
+        """See `JobPanel.done`."""
+        if job.state is not JobState.DONE:
+            return
+        report: RestoreReport = job.result
+        back = {str(path) for path in report.files}
+        for child in row.children:
+            if str(child.path) in back:
+                child.mark = Mark.RESTORED
+                self.rows.touch(child)
+        row.mark = Mark.RESTORED
+        if len(back) < len(row.children):
+            row.word = f"{len(back):,} of {len(row.children):,} restored"
+        row.detail = "\n".join([f"{count(len(back), 'file')} back, sha256 equal.", *report.notes])
+
+    def summary(self, batch: Batch) -> Summary:
+        """See `JobPanel.summary`."""
+        folder = self.folder or Path()
+        reports: list[RestoreReport] = [job.result for job in batch.jobs if job.state is JobState.DONE]
+        actions = []
+        if reports:
+            tip = "Open the folder of the originals"
+            first = reports[0].files[0]
+            actions = [
+                Action("Show in &folder", "folder", tip, lambda: self.show_in_folder(first)),
+                *self.open_action([first]),
+            ]
+        return Summary(restore_ending(batch, folder), actions)
+
+    def row_actions(self, row: Row) -> list[Action]:
+        """See `JobPanel.row_actions`."""
+        top = row if row.parent is self.rows.root or row.parent is None else row.parent
+        path = top.path
+        if path is None:
+            return []
+        actions = [Action("Show in folder", "folder", "Open its folder", lambda: self.show_in_folder(path))]
+        if row.mark is Mark.RESTORED and row.path is not None and row is not top:
+            back = row.path
+            actions.append(
+                Action("Show original", "folder", "Open its folder", lambda: self.show_in_folder(back))
+            )
+        actions += self.open_action([path])
+        actions.append(
+            Action("Verify", "verify", "Go to Verify with it", lambda: self.handed.emit("verify", [path]))
+        )
+        return actions
+
+
+def _words(settings: Settings) -> str:
+    return f"to {settings.restore_folder}" if settings.restore_folder else "no folder chosen yet"

@@ -1,0 +1,233 @@
+"""The window: a panel a verb, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qtpy.QtCore import QSize, Qt, QTimer
+from qtpy.QtGui import QGuiApplication, QKeySequence, QShortcut
+from qtpy.QtWidgets import (
+    QHBoxLayout,
+    QMainWindow,
+    QMessageBox,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from napari_decant.gui._desk import Desk
+from napari_decant.gui._inspect import InspectPanel
+from napari_decant.gui._pack import PackPanel
+from napari_decant.gui._panel import JobPanel, paths_of
+from napari_decant.gui._restore import RestorePanel
+from napari_decant.gui._style import style_sheet
+from napari_decant.gui._verify import VerifyPanel
+from napari_decant.gui._widgets import Action, bind_icon
+from napari_decant.gui._words import count, size_text
+from napari_decant.gui.jobs import Job, JobState, Leftover, Task
+
+__all__ = ["Window"]
+
+_NAME = "Decant"
+_VERBS = {"pack": "Packing", "verify": "Verifying", "restore": "Restoring"}
+
+
+class Window(QMainWindow):
+    """Pack, verify, restore and inspect, a tab each.
+
+    Parameters
+    ----------
+    desk : Desk
+        Closed together with the window.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.desk = desk
+        self._closing = False
+        self.question: QMessageBox | None = None
+        self.setWindowTitle(_NAME)
+        self.setAcceptDrops(True)
+        self.pack, self.verify = PackPanel(desk), VerifyPanel(desk)
+        self.restore, self.inspect = RestorePanel(desk), InspectPanel(desk)
+        self.panels: tuple[JobPanel | InspectPanel, ...] = (
+            self.pack,
+            self.verify,
+            self.restore,
+            self.inspect,
+        )
+        self.stack = QStackedWidget()
+        self.tabs: list[QToolButton] = []
+        page = QWidget()
+        page.setObjectName("decantPage")
+        box = QVBoxLayout(page)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self._tabs())
+        box.addWidget(self.stack, 1)
+        self.setCentralWidget(page)
+        for panel in self.panels:
+            self.stack.addWidget(panel)
+            panel.handed.connect(self._hand)
+            panel.progressed.connect(self._retitle)
+        self._show(0)
+        desk.look.changed.connect(self._restyle)
+        self._restyle()
+        height = self.fontMetrics().height()
+        room = QGuiApplication.primaryScreen().availableGeometry().size()
+        self.resize(QSize(height * 66, height * 44).boundedTo(room))
+
+    def _tabs(self) -> QWidget:
+        bar = QWidget()
+        bar.setObjectName("decantTabs")
+        bar.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = QHBoxLayout(bar)
+        row.setContentsMargins(self.fontMetrics().height() // 2, 0, 0, 0)
+        row.setSpacing(0)
+        for number, panel in enumerate(self.panels):
+            button = QToolButton()
+            button.setObjectName("decantTab")
+            button.setText(f" {panel.TITLE}")
+            button.setToolTip(f"{panel.TIP} (Ctrl+{number + 1})")
+            button.setAccessibleName(panel.TITLE)
+            button.setCheckable(True)
+            button.setAutoExclusive(True)
+            button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+            button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+            bind_icon(button, self.desk.look, panel.KEY)
+            button.clicked.connect(lambda checked=False, number=number: self._show(number))
+            QShortcut(QKeySequence(f"Ctrl+{number + 1}"), self, lambda number=number: self._show(number))
+            row.addWidget(button)
+            self.tabs.append(button)
+        row.addStretch()
+        return bar
+
+    def _restyle(self) -> None:
+        self.centralWidget().setStyleSheet(style_sheet(self.desk.look.theme))
+
+    def _show(self, number: int) -> None:
+        self.tabs[number].setChecked(True)
+        self.stack.setCurrentIndex(number)
+
+    def panel(self, key: str) -> Any:
+        """The panel of a verb."""
+        return next(panel for panel in self.panels if key == panel.KEY)
+
+    def _hand(self, key: str, paths: list[Path]) -> None:
+        """Go to another panel with paths."""
+        panel = self.panel(key)
+        self._show(self.panels.index(panel))
+        panel.add(paths)
+
+    def add(self, paths: Sequence[Path]) -> None:
+        """Take paths in: archives to verify, anything else to pack."""
+        archives = [path for path in paths if path.name.endswith((".zarr.zip", ".zarr"))]
+        others = [path for path in paths if path not in archives]
+        if archives:
+            self._hand("verify", archives)
+        if others:
+            self._hand("pack", others)
+
+    def dragEnterEvent(self, event: Any) -> None:  # noqa: N802
+        if event.mimeData().hasUrls():
+            event.acceptProposedAction()
+            self.stack.currentWidget().drop.set_hot(True)
+
+    def dragLeaveEvent(self, event: Any) -> None:  # noqa: N802
+        self.stack.currentWidget().drop.set_hot(False)
+
+    def dropEvent(self, event: Any) -> None:  # noqa: N802
+        panel = self.stack.currentWidget()
+        panel.drop.set_hot(False)
+        paths = paths_of(event.mimeData())
+        if paths:
+            event.acceptProposedAction()
+            panel.add(paths)
+
+    def _retitle(self) -> None:
+        """Show the progress in the title, which the task bar shows too."""
+        for panel in self.panels:
+            batch = panel.batch if isinstance(panel, JobPanel) else None
+            if batch is not None:
+                self.setWindowTitle(f"{100 * batch.fraction:.0f} %  {_VERBS[panel.KEY]}  {_NAME}")
+                return
+        self.setWindowTitle(_NAME)
+
+    # --- what an interrupted run left ---
+
+    def look_for_leftovers(self) -> None:
+        """Offer to remove what a run that was killed left in the folders it wrote to."""
+        folders = [Path(line) for line in self.desk.settings.busy_folders.splitlines() if line]
+        self.desk.settings.busy_folders = ""
+        if folders:
+            task = Task("find_leftovers", {"folders": folders})
+            self.pack.look_at(task, "", end=self._offer_removal)
+
+    def _offer_removal(self, job: Job) -> None:
+        files: list[Leftover] = job.result or []
+        if not files:
+            return
+        size = size_text(sum(file.size for file in files))
+        where = files[0].path.parent
+        remove = Action("&Remove", "trash", "Delete these unfinished files", lambda: self._remove(files))
+        left = f"{count(len(files), 'unfinished file')} ({size})"
+        self.pack.note(f"An earlier run was interrupted and left {left} in {where}.", remove, kind="warn")
+
+    def _remove(self, files: Sequence[Leftover]) -> None:
+        def removed(job: Job) -> None:
+            if job.state is JobState.DONE:
+                kept = job.result
+                words = [f"{path} stays: {why}" for path, why in kept]
+                self.pack.note("; ".join(words) or "Removed.", kind="warn" if kept else "info")
+
+        self.pack.look_at(Task("remove_leftovers", {"files": list(files)}), "", end=removed)
+
+    # --- the end ---
+
+    def closeEvent(self, event: Any) -> None:  # noqa: N802
+        if not self.desk.runner.busy:
+            self.desk.close()
+            event.accept()
+            return
+        event.ignore()
+        if not self._closing and self.question is None:
+            self._ask()
+
+    def _ask(self) -> None:
+        box = QMessageBox(self)
+        box.setIcon(QMessageBox.Icon.Question)
+        box.setWindowTitle("Work is under way")
+        waiting = len([job for job in self.desk.jobs.active if job.verb != "look"])
+        box.setText(f"{count(waiting, 'job')} would be stopped.")
+        box.setInformativeText(
+            "What is finished stays; what is unfinished is removed. Originals are untouched."
+        )
+        stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.DestructiveRole)
+        stay = box.addButton("&Keep working", QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(stay)
+        box.setEscapeButton(stay)
+        box.buttonClicked.connect(lambda button: self._stop() if button is stop else None)
+        box.finished.connect(self._answered)
+        self.question = box
+        box.open()
+
+    def _answered(self) -> None:
+        self.question = None
+
+    def _stop(self) -> None:
+        self._closing = True
+        self.setWindowTitle(f"Stopping  {_NAME}")
+        for panel in self.panels:
+            if isinstance(panel, JobPanel):
+                panel.cancel()
+        self.desk.runner.cancel_all()
+        self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        if self.desk.runner.busy:
+            QTimer.singleShot(50, self._close_when_idle)
+        else:
+            self.close()
