@@ -105,6 +105,32 @@ def test_ome_pyramids_below_the_pages(tmp_path: Path) -> None:
     assert (packed.array == data).all()
 
 
+_LABELS = "".join(f"<Label>{i}</Label>" for i in range(3))
+
+
+@pytest.mark.parametrize(
+    "along", ['Start="0" Step="500" End="1000"/>', f">{_LABELS}</ModuloAlongT>"], ids=["steps", "labels"]
+)
+def test_a_dimension_inside_another(tmp_path: Path, along: str) -> None:
+    element = pixels_element("<TiffData/>", "XYTZC", sizes={"C": 1, "Z": 2, "T": 6})
+    xml = ome("<AnnotationRef ID='A:0'/>" + element).removesuffix("</OME>") + (
+        "<StructuredAnnotations>"
+        '<XMLAnnotation ID="A:0" Namespace="openmicroscopy.org/omero/dimension/modulo">'
+        f'<Value><Modulo><ModuloAlongT Type="lifetime" {along}</Modulo></Value></XMLAnnotation>'
+        "</StructuredAnnotations></OME>"
+    )
+    planes = planes_of((12, 5, 7))
+    tiff = tmp_path / "a.ome.tif"
+    write_metatiff(tiff, planes, {270: ascii_tag(xml)})
+    packed = pack_and_read(tiff)
+    assert packed.axes == "t lifetime z y x"
+    assert (packed.array == planes.reshape(2, 2, 3, 5, 7).transpose(1, 2, 0, 3, 4)).all()
+    with tifffile.TiffFile(tiff) as opened:
+        series = opened.series[0]
+        assert series.axes == "ZTHYX"
+        assert (packed.array.transpose(2, 0, 1, 3, 4) == series.asarray()).all()
+
+
 def test_images_of_one_kind_are_positions(tmp_path: Path) -> None:
     planes = planes_of((6, 5, 7))
     sizes = {"C": 1, "Z": 3, "T": 1}

@@ -17,6 +17,7 @@ from napari_decant.errors import FormatError
 __all__ = ["read_ome_tiff"]
 
 _DESCRIPTION = 270
+_MODULO = {"tile": "p", "timelapse": "t", "other": "q"}
 _NAMED_FILES = 3
 
 
@@ -152,18 +153,34 @@ class _Placed:
         image, linear = self._image[pages], self._linear[pages]
         index = np.zeros((self._tags.planes, 4), np.int64)
         index[:, 0] = np.searchsorted(self.used, image)
-        columns = {"T": 1, "C": 2, "Z": 3}
+        column_of = {"T": 1, "C": 2, "Z": 3}
         for number in self.used:
             mine = image == number
             rest = linear[mine]
             for axis, extent in zip(self._images[number].order[2:], self._shapes[number], strict=True):
-                index[mine, columns[axis]] = rest % extent
+                index[mine, column_of[axis]] = rest % extent
                 rest //= extent
         extents = [len(self.used)] + [
             max(self._shapes[n][self._images[n].order[2:].index(axis)] for n in self.used) for axis in "TCZ"
         ]
         declared = sum(max(0, prod(self._shapes[n]) - self._images[n].elsewhere) for n in self.used)
-        return Places(("p", "t", "c", "z"), tuple(extents), index, declared, known)
+        names = ["p", "t", "c", "z"]
+        columns: list[np.ndarray] = [index[:, i] for i in range(index.shape[1])]
+        self._split(names, extents, columns)
+        return Places(tuple(names), tuple(extents), np.stack(columns, axis=1), declared, known)
+
+    def _split(self, names: list[str], extents: list[int], columns: list[np.ndarray]) -> None:
+        """Take apart dimensions that hold a further one (lifetime, phase, angle, ...) as their fast part."""
+        modulo = self.main.modulo
+        if any(self._images[n].modulo != modulo for n in self.used):
+            return
+        for axis, (kind, extent) in sorted(modulo.items()):
+            at = names.index(axis.lower())
+            if extent < 2 or extents[at] % extent:
+                continue
+            names.insert(at + 1, _MODULO.get(kind) or (kind if kind.isidentifier() else "q"))
+            extents[at : at + 1] = [extents[at] // extent, extent]
+            columns[at : at + 1] = [columns[at] // extent, columns[at] % extent]
 
     def add_times(self, reading: Reading) -> None:
         """Exposures and times of planes."""

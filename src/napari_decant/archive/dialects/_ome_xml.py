@@ -15,6 +15,7 @@ __all__ = ["OmeChannel", "OmeDocument", "OmeImage", "PlaneFacts", "read_ome"]
 _MAX_IMAGES = 10_000
 _MAX_CHANNELS = 4096
 _MAX_FILES = 10_000
+_MAX_ANNOTATIONS = 100
 _ROW = 5
 
 
@@ -53,6 +54,9 @@ class OmeImage:
         (-1 unless given), first C, Z, T.
     elsewhere : int
         Planes that lie in other files.
+    modulo : dict of str to (str, int)
+        Dimensions that hold a further one as their fast part: its type (``lifetime``, ``phase``, ...)
+        and its extent.
     """
 
     name: str = ""
@@ -66,6 +70,8 @@ class OmeImage:
     others: array[int] = field(default_factory=lambda: array("q"))
     elsewhere: int = 0
     facts: list[PlaneFacts] = field(default_factory=list)
+    annotations: list[str] = field(default_factory=list)
+    modulo: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -121,6 +127,8 @@ class _Reader:
         self._data: tuple[int, int, int, int, int] | None = None
         self._file = ""
         self._data_uuid = ""
+        self._annotation = ""
+        self._modulo: dict[str, dict[str, tuple[str, int]]] = {}
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._path.append(name)
@@ -143,6 +151,9 @@ class _Reader:
 
     def finish(self) -> OmeDocument:
         document = self._document
+        for image in document.images:
+            for annotation in image.annotations:
+                image.modulo |= self._modulo.get(annotation, {})
         own = any(image.rows for image in document.images)
         if not own and len(document.files) == 1 and any(image.others for image in document.images):
             # The one file that it speaks of must be this one, under another name.
@@ -236,6 +247,31 @@ class _Reader:
                 )
             )
 
+    def _start_reference(self, attributes: dict[str, str]) -> None:
+        if len(self._image.annotations) < _MAX_ANNOTATIONS:
+            self._image.annotations.append(attributes.get("ID", ""))
+
+    def _start_annotation(self, attributes: dict[str, str]) -> None:
+        modulo = attributes.get("Namespace", "").casefold().endswith("modulo")
+        self._annotation = attributes.get("ID", "") if modulo else ""
+
+    def _start_along(self, attributes: dict[str, str]) -> None:
+        axis = self._path[-1][-1]
+        kind = clean(attributes.get("Type", "")).casefold()
+        start, end = number(attributes.get("Start")), number(attributes.get("End"))
+        step = number(attributes.get("Step", "1"))
+        extent = 0  # unless its labels are counted
+        if start is not None and end is not None and step:
+            extent = whole(round((end - start) / step) + 1, 1, 1 << 31) or 0
+        if self._annotation and len(self._modulo) < _MAX_ANNOTATIONS:
+            self._modulo.setdefault(self._annotation, {})[axis] = (kind, extent)
+
+    def _start_label(self, _: dict[str, str]) -> None:
+        along = self._modulo.get(self._annotation, {})
+        axis = self._path[-2][-1]
+        if axis in along:
+            along[axis] = (along[axis][0], along[axis][1] + 1)
+
     def _start_binary_only(self, attributes: dict[str, str]) -> None:
         self._document.companion = clean(attributes.get("MetadataFile", "")) or "another file"
 
@@ -261,4 +297,8 @@ _STARTS: dict[tuple[str, str], Callable[[_Reader, dict[str, str]], None]] = {
     ("Pixels", "TiffData"): _Reader._start_data,
     ("Pixels", "Plane"): _Reader._start_plane,
     ("TiffData", "UUID"): _Reader._start_uuid,
+    ("Image", "AnnotationRef"): _Reader._start_reference,
+    ("StructuredAnnotations", "XMLAnnotation"): _Reader._start_annotation,
+    **{("Modulo", f"ModuloAlong{axis}"): _Reader._start_along for axis in "CZT"},
+    **{(f"ModuloAlong{axis}", "Label"): _Reader._start_label for axis in "CZT"},
 }
