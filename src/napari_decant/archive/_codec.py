@@ -10,12 +10,16 @@ import numpy as np
 
 from napari_decant.errors import UsageError
 
-__all__ = ["BYTES_CODEC", "PixelCodec", "parse_codec"]
+__all__ = ["BYTES_CODEC", "SMALLEST", "PixelCodec", "parse_codec"]
 
 _SHUFFLES = {"noshuffle": 0, "byteshuffle": 1, "bitshuffle": 2}
 _COMPRESSORS = ("zstd", "lz4", "lz4hc", "zlib", "blosclz")
 _ID = re.compile(r"blosc:(\w+):(\w+):clevel=(\d)")
+SMALLEST = "smallest"
+"""Tries what packs the file best; see `resolve_codec`."""
+
 _NAMED = {"default": "blosc:zstd:byteshuffle:clevel=5", "fast": "blosc:zstd:byteshuffle:clevel=1"}
+_NAMED[SMALLEST] = _NAMED["default"]  # until planes have been looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def parse_codec(text: str) -> PixelCodec:
     Parameters
     ----------
     text : str
-        ``default``, ``fast`` or an id like ``blosc:zstd:byteshuffle:clevel=5``.
+        ``default``, ``fast``, ``smallest`` or an id like ``blosc:zstd:byteshuffle:clevel=5``.
 
     Raises
     ------

@@ -20,6 +20,7 @@ from napari_decant.archive._manifest import FORMAT, Manifest, PageRecord, dump_m
 from napari_decant.archive._names import member_name, raw_name_of, stored_name
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._report import PackReport
+from napari_decant.archive._sample import resolve_codec, sample_planes
 from napari_decant.archive._source import Source
 from napari_decant.archive._verify import recompute
 from napari_decant.archive._workers import choose_workers
@@ -87,7 +88,7 @@ def pack(
     output_dir : path, optional
         Made if it is missing; by default the source's own.
     codec : str
-        ``"default"``, ``"fast"`` or an id such as ``"blosc:zstd:byteshuffle:clevel=5"``.
+        ``"default"``, ``"fast"``, ``"smallest"`` or an id such as ``"blosc:zstd:byteshuffle:clevel=5"``.
     levels : int
         Derived pyramid levels, each half as wide and high as the one before, for viewing.
     workers : int, optional
@@ -126,7 +127,7 @@ def pack(
     """
     source = Path(source)
     folder = source.parent if output_dir is None else Path(output_dir)
-    pixel_codec = parse_codec(codec)
+    parse_codec(codec)
     plan_levels((1, 1), levels)  # a wrong number is refused before anything is read
     cancel = cancel or CancelToken()
     with Source(source) as opened:
@@ -135,6 +136,7 @@ def pack(
         make_folder(folder)
         layout = plan_file(opened.read_at, opened.size)
         layout, threads = _fit(layout, workers, memory)
+        pixel_codec = resolve_codec(codec, sample_planes(opened, layout))
         job = _Job(opened, target, pixel_codec, levels, threads, progress, cancel)
         return _pack_planned(job, layout, overwrite)
 

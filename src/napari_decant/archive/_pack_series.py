@@ -7,19 +7,21 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from napari_decant.archive._attrs import image_attributes
-from napari_decant.archive._codec import PixelCodec, parse_codec
+from napari_decant.archive._codec import PixelCodec
 from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._layout import regions_of
 from napari_decant.archive._levels import plan_levels
 from napari_decant.archive._manifest import FORMAT, MANIFEST_KEY, Member, PageRecord, dump_manifest
 from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, pack, source_facts
 from napari_decant.archive._report import PackReport
+from napari_decant.archive._sample import resolve_codec, sample_planes
 from napari_decant.archive._series import SeriesPlan
 from napari_decant.archive._source import Source
 from napari_decant.archive._verify import recompute
@@ -94,10 +96,19 @@ def pack_series(
     if not threads:
         raise BudgetExceeded("memory", (400 << 20) + 4 * largest, memory or 0, f"packing {plan.base}")
     make_folder(target.parent)
-    job = _Job(plan, target, parse_codec(codec), levels, threads, progress, cancel)
+    pixel_codec = resolve_codec(codec, _samples(plan))
+    job = _Job(plan, target, pixel_codec, levels, threads, progress, cancel)
     if plan.consolidated:
         return _pack_consolidated(job, overwrite)
     return _pack_nested(job, codec, memory, overwrite)
+
+
+def _samples(plan: SeriesPlan) -> Iterator[np.ndarray]:
+    """Some rows of a few members."""
+    images = [member for member in plan.members if member.layout.planes]
+    for member in images[:: max(1, len(images) // 3)][:3]:
+        with Source(member.path) as source:
+            yield from islice(sample_planes(source, member.layout), 1)
 
 
 def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:

@@ -8,16 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from napari_decant.archive._codec import BYTES_CODEC, parse_codec
+from napari_decant.archive._codec import parse_codec
 from napari_decant.archive._describe import describe
-from napari_decant.archive._geometry import segments_to_array
 from napari_decant.archive._layout import FileLayout, plan_file
 from napari_decant.archive._names import natural_key
 from napari_decant.archive._pack import archive_path
 from napari_decant.archive._pack_series import series_path
 from napari_decant.archive._report import Jsonable
+from napari_decant.archive._sample import packed_size
 from napari_decant.archive._series import SeriesPlan, list_folder, plan_series
 from napari_decant.archive._source import Source
 from napari_decant.errors import DecantError, UsageError
@@ -29,8 +27,7 @@ __all__ = ["TIFF_SUFFIXES", "PlanRow", "find_tiffs", "plan"]
 TIFF_SUFFIXES = (".tif", ".tiff", ".btf", ".tf2", ".tf8", ".lsm", ".stk", ".svs", ".ndpi", ".scn", ".qptiff")
 """What a folder is searched for; a file that is named itself may be called anything."""
 
-_SAMPLES = 3  # planes or blocks compressed for the estimate
-_SAMPLE_BYTES = 1 << 20
+_SAMPLES = 3  # members of a series looked at for the estimate
 _DOCUMENTS = 5000  # bytes of metadata and directory in an archive of one file
 
 
@@ -231,7 +228,10 @@ def _series_row(planned: SeriesPlan, target: Path, codec: str, estimate: bool) -
         raw, packed = 1, 0
         for member in sampled:
             with Source(member.path) as source:
-                raw, packed = raw + source.size, packed + _packed_size(source, member.layout, codec)
+                raw, packed = (
+                    raw + source.size,
+                    packed + packed_size(source, member.layout, parse_codec(codec)),
+                )
         size = _DOCUMENTS * (1 + len(planned.members) // 8) + planned.size * packed // raw
     row = PlanRow(
         planned.base, target, "series", "series", None, planned.size, size, members=len(planned.members),
@@ -251,27 +251,4 @@ def _series_row(planned: SeriesPlan, target: Path, codec: str, estimate: bool) -
 
 def _estimate(source: Source, layout: FileLayout, codec: str) -> int:
     """Size of the archive, from a few samples."""
-    return _DOCUMENTS + _packed_size(source, layout, codec)
-
-
-def _packed_size(source: Source, layout: FileLayout, codec: str) -> int:
-    if not source.size:
-        return 0
-    raw, packed = 0, 0
-    if layout.planes:
-        encoder = parse_codec(codec)
-        step = max(1, len(layout.planes) // _SAMPLES)
-        for plane in layout.planes[::step][:_SAMPLES]:
-            if plane.nbytes > 64 << 20:  # sampling must stay quick: take the file's own bytes instead
-                break
-            data = np.empty(plane.nbytes, np.uint8)
-            source.read_segments(plane, data)
-            array = np.empty(plane.shape, plane.dtype)
-            segments_to_array(plane, data, layout.byteorder, array)
-            rows = array[: max(1, len(array) * _SAMPLE_BYTES // max(1, plane.nbytes))]
-            raw, packed = raw + rows.nbytes, packed + len(encoder.encode(np.ascontiguousarray(rows)))
-    if not raw:
-        for start in range(0, source.size, max(1, source.size // _SAMPLES))[:_SAMPLES]:
-            block = np.frombuffer(source.read_at(start, _SAMPLE_BYTES), np.uint8)
-            raw, packed = raw + len(block), packed + len(BYTES_CODEC.encode(block))
-    return int(source.size * packed / max(1, raw))
+    return _DOCUMENTS + packed_size(source, layout, parse_codec(codec))

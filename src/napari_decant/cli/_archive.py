@@ -47,7 +47,7 @@ def pack(
         str | None, Parameter(help="How names of a series give axes, such as img_t{t}_z{z}_c{c}.tif.")
     ] = None,
     codec: Annotated[
-        str, Parameter(help="default, fast, or an id like blosc:zstd:byteshuffle:clevel=5.")
+        str, Parameter(help="default, fast, smallest, or an id like blosc:zstd:byteshuffle:clevel=5.")
     ] = "default",
     levels: Annotated[int, Parameter(help="Smaller copies for viewing, each half the size.")] = 0,
     overwrite: Annotated[bool, Parameter(negative=(), help="Replace existing archives.")] = False,
