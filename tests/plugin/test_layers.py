@@ -263,7 +263,7 @@ def test_yes_and_no_are_labels_too(tmp_path: Path) -> None:
 
 
 def test_napari_s_own_tools_work_on_our_layers(tmp_path: Path) -> None:
-    from napari.layers._layer_actions import _convert_dtype, _project
+    from napari.layers._layer_actions import _convert_dtype, _convert_to_labels, _duplicate_layer, _project
     from napari.plugins import _initialize_plugins
 
     _initialize_plugins()
@@ -277,6 +277,16 @@ def test_napari_s_own_tools_work_on_our_layers(tmp_path: Path) -> None:
         _project(viewer.layers, axis=0, mode="max")
         made = viewer.layers[-1].data
         np.testing.assert_array_equal(np.asarray(made[0] if layer.multiscale else made), data.max(axis=0))
+        viewer.layers.selection = {layer}
+        _duplicate_layer(viewer.layers)
+        copy = viewer.layers[viewer.layers.index(layer) + 1]
+        assert copy.name == f"{name} copy"
+        copy.projection_mode = "none"  # the only one that labels have
+        viewer.layers.selection = {copy}
+        _convert_to_labels(viewer.layers)
+        made = viewer.layers[f"{name} copy"]
+        assert isinstance(made, Labels)
+        np.testing.assert_array_equal(np.asarray(made.data[0] if made.multiscale else made.data), data)
     saved = viewer.layers[0].save(str(tmp_path / "saved.tif"), plugin="napari")
     np.testing.assert_array_equal(tifffile.imread(saved[0]), data)
     keys = image_keys([data], ome={"image-label": {}})

@@ -94,7 +94,9 @@ def test_what_is_not_ours_gets_none_and_never_an_error(tmp_path: Path) -> None:
     assert get_reader("s3://bucket/a.OZX") is not None
 
 
-def test_looking_at_a_path_reads_two_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_at_a_path_opens_no_zip_and_imports_nothing_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_zip(tmp_path / "a.ozx", image_keys([ramp((3, 6, 5))]))
     monkeypatch.setattr(zipfile, "ZipFile", None)
     before = set(sys.modules)

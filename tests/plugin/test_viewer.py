@@ -97,6 +97,14 @@ def test_the_demo_archive_looks_like_the_image(viewer: napari.Viewer, tmp_path: 
     assert archive.read_bytes() == before
 
 
+def test_the_sample_is_in_the_menu(viewer: napari.Viewer) -> None:
+    viewer.open_sample("napari-decant", "cell")
+    assert [layer.name for layer in viewer.layers] == [
+        f"{sample_path().name} - {number}" for number in range(3)
+    ]
+    assert [layer.data.shape for layer in viewer.layers] == [(350, 350)] * 3
+
+
 def test_pixels_of_unlike_sizes_are_in_their_places(viewer: napari.Viewer, tmp_path: Path) -> None:
     data = ramp((2, 3, 12, 16), "uint8")
     keys = image_keys(

@@ -76,6 +76,9 @@ class LevelArray(NDArrayOperatorsMixin):
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> LevelArray:
+        return self._with()  # what cannot be written can be shared: napari's Duplicate copies nothing
+
     def __repr__(self) -> str:
         return f"<LevelArray {self.shape} {self.dtype}>"
 
