@@ -21,6 +21,7 @@ from napari_decant.images import (
     ChunkCache,
     Image,
     LazyArray,
+    count_chunks,
     list_images,
     open_image,
     register_opener,
@@ -182,7 +183,19 @@ def test_an_absent_chunk_reads_as_fill(fill: int | None, shown: int) -> None:
     del keys["0/1/0"]
     expected = data.copy()
     expected[32:, :32] = shown
-    assert np.array_equal(opened(keys).levels[0], expected)
+    image = opened(keys)
+    assert np.array_equal(image.levels[0], expected)
+    (count,) = count_chunks(image)
+    assert (count.present, count.expected, str(count)) == (3, 4, "1 of 4 chunks absent")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("separator", ["/", "."])
+def test_chunks_are_counted_and_strangers_are_not(version: str, separator: str) -> None:
+    keys = image_keys([ramp((40, 30))], "yx", version=version, chunks=(16, 16), separator=separator)
+    keys |= {"0/Thumbs.db": b"x", "0/9/9": b"x", "0/c/9/9": b"x", "0/00/0": b"x"}
+    (count,) = count_chunks(opened(keys))
+    assert (count.present, count.expected, count.absent) == (6, 6, 0)
 
 
 @pytest.mark.parametrize("dtype", [">u2", ">f4", ">i2"])

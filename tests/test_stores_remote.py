@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from tests.support.servers import serve_http, serve_s3
 
-from napari_decant.errors import BudgetExceeded, MissingKey, StorageError, UnsafeInput, UnsupportedOperation
+from napari_decant.errors import (
+    BudgetExceeded,
+    MissingKey,
+    SourceChanged,
+    StorageError,
+    UnsafeInput,
+    UnsupportedOperation,
+)
 from napari_decant.stores import (
     FileMetadataReader,
     MetadataBudget,
@@ -109,6 +116,14 @@ def test_zip_over_http_reads_its_tail_once(served) -> None:
         assert served.requests[1:] == [("GET", "/img.zarr.zip", "bytes=37-12836")]
         assert store.read("big")[-5:] == b"\x07" * 5
         assert pickle.loads(pickle.dumps(store)).read("zarr.json") == DATA["zarr.json"]
+
+
+def test_a_zip_that_changes_on_its_server_is_noticed(tmp_path: Path, served) -> None:
+    with open_store(f"{served.url}/img.zarr.zip") as store:
+        path = tmp_path / "img.zarr.zip"
+        path.write_bytes(path.read_bytes().replace(bytes(range(256)), bytes(range(255, -1, -1)), 1))
+        with pytest.raises(SourceChanged, match="changed on its server"):
+            store.read("0/c/0/0")
 
 
 def test_small_zip_over_http_is_one_request(tmp_path: Path, served) -> None:

@@ -17,7 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from napari_decant.errors import DecantError, FormatError, UnsafeInput, UnsupportedOperation
-from napari_decant.stores import BytesFile, ZipLimits, ZipStore, open_store, read_zip_directory
+from napari_decant.stores import (
+    BytesFile,
+    ZipLimits,
+    ZipStore,
+    open_store,
+    read_zip_directory,
+    salvage_entries,
+)
 
 
 def zip_bytes(entries: dict[str, bytes], method: int = zipfile.ZIP_STORED, comment: bytes = b"") -> bytes:
@@ -93,6 +100,36 @@ def test_2_gib_of_zeros_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="incomplete"):
         open_store(path)
     assert time.perf_counter() - started < 1.0
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_intact_entries_of_a_cut_archive_are_listed(method: int) -> None:
+    """Field report C-02: what is left, with its state."""
+    entries = {f"0/{i}": bytes((i * j) % 251 for j in range(3000)) for i in range(1, 6)}
+    data = zip_bytes(entries, method)
+    third = opened(data).entry("0/3")
+    cut = BytesFile(data[: third.header_offset + 50])
+    assert [(e.name, e.state) for e in salvage_entries(cut)] == [
+        ("0/1", "intact"),
+        ("0/2", "intact"),
+        ("0/3", "cut"),
+    ]
+    flipped = bytearray(data)
+    flipped[opened(data).data_offset(third) + 5] ^= 1
+    assert {e.name: e.state for e in salvage_entries(BytesFile(bytes(flipped)))}["0/3"] == "damaged"
+    assert {e.state for e in salvage_entries(BytesFile(data))} == {"intact"}
+    assert next(data[e.data_offset : e.data_offset + e.size] for e in salvage_entries(BytesFile(data))) == (
+        entries["0/1"]
+        if method == zipfile.ZIP_STORED
+        else data[opened(data).data_offset(0) :][: opened(data).entries[0].compressed_size]
+    )
+    assert list(salvage_entries(BytesFile(b"\0" * 1000))) == []
+    big = io.BytesIO()
+    with zipfile.ZipFile(big, "w") as archive, archive.open("a", "w", force_zip64=True) as entry:
+        entry.write(b"sixty-four")
+    assert [(e.name, e.size, e.state) for e in salvage_entries(BytesFile(big.getvalue()[:-10]))] == [
+        ("a", 10, "intact")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
@@ -57,7 +58,11 @@ def serve_http(root: Path) -> Iterator[HttpServer]:
                 else:
                     start = max(0, len(data) - int(last))
                 code = 206 if start < stop else 416
+            etag = f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
+            if self.headers.get("If-Match") not in (None, etag):
+                start, stop, code = 0, 0, 412
             self.send_response(code)
+            self.send_header("ETag", etag)
             self.send_header("Content-Length", str(max(0, stop - start)))
             self.send_header("Accept-Ranges", "bytes")
             if code == 206:

@@ -1,6 +1,7 @@
 """Images to look at: one opener for OME-Zarr, TIFF and archives, and the lazy arrays that layers hold."""
 
 from napari_decant.images._cache import ChunkCache, default_cache
+from napari_decant.images._chunks import ChunkCount, count_chunks
 from napari_decant.images._contrast import full_range, sample_contrast
 from napari_decant.images._image import Image, ImageLayer
 from napari_decant.images._lazy import ArrayLimits, ChunkSource, LazyArray, ZarrSource
@@ -23,6 +24,7 @@ __all__ = [
     "Axis",
     "Channel",
     "ChunkCache",
+    "ChunkCount",
     "ChunkSource",
     "Image",
     "ImageEntry",
@@ -35,6 +37,7 @@ __all__ = [
     "TiffFacts",
     "TiffImages",
     "ZarrSource",
+    "count_chunks",
     "default_cache",
     "full_range",
     "image_from_ngff",

@@ -313,7 +313,9 @@ class LazyArray:
             piece(next(combos))
             return
         pool = _workers()
-        for window in itertools.batched(combos, _WINDOW):
+        # What is decoded at the same time stays within the limit, too.
+        flight = max(1, min(_WINDOW, self._limits.max_array_bytes // max(1, chunk_bytes)))
+        for window in itertools.batched(combos, flight):
             for _ in pool.map(piece, window):
                 pass
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from napari_decant.errors import (
     MissingKey,
+    SourceChanged,
     StorageError,
     UnsafeInput,
     UnsupportedOperation,
@@ -21,6 +22,7 @@ from napari_decant.stores._keys import check_key, check_prefix
 from napari_decant.stores._positional import PositionalFile
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import ClientConfig, HTTPStore, RetryConfig, S3Store
 
 __all__ = ["RemoteFile", "RemoteStore"]
@@ -262,6 +264,7 @@ class RemoteFile(PositionalFile):
                 self._bucket.store(), self._bucket.path, options={"range": {"suffix": first_tail}}
             )
             self.size = _meta_size(result)
+            self._etag = result.meta["e_tag"]
             start, stop = result.range
             if stop - start > first_tail:
                 raise StorageError(
@@ -292,6 +295,7 @@ class RemoteFile(PositionalFile):
 
     def _get(self, offset: int, length: int) -> memoryview:
         import obstore
+        from obstore.exceptions import PreconditionError
 
         if self._closed:
             raise StorageError(f"{self.uri} is closed")
@@ -299,10 +303,15 @@ class RemoteFile(PositionalFile):
             raise self._short(offset, length)
         if not length:
             return memoryview(b"")
+        options: GetOptions = {"range": (offset, offset + length)}
+        if self._etag and not self._etag.startswith("W/"):
+            options["if_match"] = self._etag
         try:
-            data = memoryview(
-                obstore.get_range(self._bucket.store(), self._bucket.path, start=offset, length=length)
-            )
+            data = memoryview(obstore.get(self._bucket.store(), self._bucket.path, options=options).bytes())
+        except PreconditionError as error:
+            raise SourceChanged(
+                f"{self.uri} changed on its server since it was opened; open it again"
+            ) from error
         except Exception as error:
             raise self._bucket.error(f"{length:,} bytes at {offset:,} of {self.uri}", error) from error
         if data.nbytes != length:
