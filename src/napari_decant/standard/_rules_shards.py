@@ -106,7 +106,7 @@ def not_huge(facts: ImageFacts) -> Iterator[Outcome]:
     "S3",
     "SHOULD",
     "A shard is smaller than 5 GB.",
-    test="bytes(shard) < 5 * 10**9",
+    test="bytes of the voxels that exist in a shard < 5 * 10**9",
     fix="Write smaller shards; export chooses them.",
 )
 def not_large(facts: ImageFacts) -> Iterator[Outcome]:
@@ -114,7 +114,7 @@ def not_large(facts: ImageFacts) -> Iterator[Outcome]:
 
     def judge(got: Shards) -> Outcome:
         because = "a single chunk is larger" if got.meta.chunk_nbytes >= MOST else ""
-        good = got.bytes < MOST
+        good = got.clipped_bytes < MOST
         return Outcome(good, got.text, "less than 5 GB", got.path, "" if good else because)
 
     yield from _each(facts, judge)
