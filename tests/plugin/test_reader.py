@@ -255,6 +255,16 @@ def test_a_04_every_image_of_a_series_opens_with_its_name(tmp_path: Path, told: 
     assert read_layers(str(path), choose=lambda message, entries: ()) == []
 
 
+def test_one_image_that_cannot_be_shown_does_not_hide_the_others(tmp_path: Path, told: Told) -> None:
+    keys = image_keys([ramp((6, 5))], "yx", path="good", name="good")
+    keys |= image_keys([ramp((7,))], "x", path="line", name="line")
+    path = write_folder(tmp_path / "a.zarr", keys | group_keys("", {}))
+    (layer,) = read(path)
+    assert layer[1]["name"] == "good"
+    (message,) = told()
+    assert message.startswith(f"{path} holds 2 images; 1 of them opened; line has the shape (7,)")
+
+
 def test_a_folder_of_labels_alone_opens_them_all(tmp_path: Path) -> None:
     keys = group_keys("labels", {"labels": ["cells", "nuclei"]})
     values = {

@@ -75,29 +75,40 @@ def read_layers(location: str, *, choose: Choose | None = None, tell: Tell | Non
     """
     tell = tell or _notify
     try:
-        opened = [OpenedImage(location)]
+        return _with_labels(OpenedImage(location), tell)
     except ChoiceNeeded as choice:
-        opened = _several(location, choice, choose or _first_ones, tell)
-    layers: list[LayerData] = []
-    for image in opened:
-        layers += layer_data(image)
-        labels, problems = _labels(location, image)
-        layers += labels
-        _tell_warnings(image.image.name, [*image.image.warnings, *problems], tell)
-    return layers
+        entries = [entry for entry in choice.choices if isinstance(entry, ImageEntry)]
+        if not _usable(entries):
+            raise
+    return _several(location, entries, choose or _first_ones, tell)
 
 
-def _several(location: str, choice: ChoiceNeeded, choose: Choose, tell: Tell) -> list[OpenedImage]:
-    entries: list[ImageEntry] = [entry for entry in choice.choices if isinstance(entry, ImageEntry)]
+def _with_labels(opened: OpenedImage, tell: Tell) -> list[LayerData]:
+    layers = layer_data(opened)
+    labels, problems = _labels(opened)
+    _tell_warnings(opened.image.name, [*opened.image.warnings, *problems], tell)
+    return layers + labels
+
+
+def _several(location: str, entries: list[ImageEntry], choose: Choose, tell: Tell) -> list[LayerData]:
+    """Open what the user chooses; one image that cannot be shown does not keep the others away."""
     count = len(_usable(entries))
-    if not count:
-        raise choice
     chosen = choose(f"{location} holds {count:,} images. Choose what to open:", entries)
-    opened = [OpenedImage(location, _which(entry)) for entry in chosen]
-    if opened:
-        some = "all are opened" if len(opened) == count else f"{len(opened):,} of them opened"
-        tell(f"{location} holds {count:,} images; {some}")
-    return opened
+    layers: list[LayerData] = []
+    failed: list[DecantError] = []
+    for entry in chosen:
+        try:
+            layers += _with_labels(OpenedImage(location, _which(entry)), tell)
+        except DecantError as error:
+            failed.append(error)
+    if failed and not layers:
+        raise failed[0]
+    if chosen:
+        opened = len(chosen) - len(failed)
+        some = "all are opened" if opened == count else f"{opened:,} of them opened"
+        reasons = "".join(f"; {error}" for error in failed[:_SHOWN_WARNINGS])
+        tell(f"{location} holds {count:,} images; {some}{reasons}")
+    return layers
 
 
 def _usable(entries: Sequence[ImageEntry]) -> list[ImageEntry]:
@@ -114,14 +125,14 @@ def _which(entry: ImageEntry) -> str:
     return f"{entry.path}#{entry.multiscale_index}" if entry.multiscale_index else entry.path
 
 
-def _labels(location: str, opened: OpenedImage) -> tuple[list[LayerData], list[str]]:
+def _labels(opened: OpenedImage) -> tuple[list[LayerData], list[str]]:
     """Layers of the label images that belong to an image, and what kept others from opening."""
     layers: list[LayerData] = []
     problems = []
     for name in opened.image.labels:
         path = f"{opened.image.path}/labels/{name}".lstrip("/")
         try:
-            layers += layer_data(OpenedImage(location, path))
+            layers += layer_data(OpenedImage(opened.location, path))
         except DecantError as error:
             problems.append(f"the labels {name!r} do not open: {error}")
     return layers, problems
