@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -14,7 +15,7 @@ from napari_decant.engine._budget import ByteGate, MemoryBudget
 from napari_decant.engine._convert import check_conversion
 from napari_decant.engine._limits import CpuLimits, parse_dtype
 from napari_decant.engine._memory import BufferPool
-from napari_decant.engine._plan import Plan, TiledOutput
+from napari_decant.engine._plan import CopyOutput, Plan, TiledOutput
 from napari_decant.engine._reader import FileReader
 from napari_decant.engine._run import Run, Tools
 from napari_decant.engine._stats import Stats
@@ -62,14 +63,23 @@ class CpuExecutor:
             total.add(self._stats)
         return total
 
-    def working_bytes(self, plan: Plan, room: int | None = None) -> int:
+    def working_bytes(
+        self, plan: Plan, targets: Sequence[np.dtype[Any] | None], room: int | None = None
+    ) -> tuple[int, int]:
         """Memory that executing a plan takes beside its outputs.
 
         Parameters
         ----------
         plan : Plan
+        targets : sequence of (dtype or None)
+            Element type of each output.
         room : int, optional
             What there is; tiles are sampled in several waves to keep to it. By default the memory limit.
+
+        Returns
+        -------
+        (int, int)
+            Bytes in all, and the part of them that holds decoded chunks under tiles.
 
         Raises
         ------
@@ -77,17 +87,18 @@ class CpuExecutor:
             Not even the chunks under one tile fit.
         """
         chunk = max((array.meta.chunk_nbytes for array in plan.arrays), default=0)
-        fixed = self.limits.workers * chunk + min(self._tools.gate.limit, max(plan.summary.stored_bytes, 1))
-        slots = slot_size(plan) if plan.summary.resampled else 0
-        under_tiles = np.unique(
-            np.concatenate(
-                [o.tile_chunks for o in plan.outputs if isinstance(o, TiledOutput)] or [np.empty(0, int)]
-            )
-        )
-        room = (self.limits.max_memory_bytes if room is None else room) - fixed
-        least, wanted = slots * tile_need(plan), slots * len(under_tiles)
+        reads = min(self._tools.gate.limit, max(plan.summary.stored_bytes, 1))
+        fixed = self.limits.workers * chunk + reads
+        if not plan.summary.resampled:
+            self.memory.check(fixed, "decoding and reading ahead")
+            return fixed, 0
+        slot = slot_size(plan, targets)
+        under = np.concatenate([o.tile_chunks for o in plan.outputs if isinstance(o, TiledOutput)])
+        left = (self.limits.max_memory_bytes if room is None else room) - fixed
+        least, wanted = slot * tile_need(plan), slot * len(np.unique(under))
         self.memory.check(fixed + least, "decoding what lies under one tile")
-        return fixed + max(least, min(wanted, room))
+        held = max(least, min(wanted, left))
+        return fixed + held, held
 
     def start(
         self, plan: Plan, outputs: Sequence[NDArray[Any] | None], slot_bytes: int, done: Callable[[Run], None]
@@ -151,34 +162,37 @@ class CpuExecutor:
         for error in plan.errors:
             if error is not None:
                 raise error
-        wanted = [] if out is not None else [self._own_dtype(plan, o, dtype) for o in plan.outputs]
-        made = sum(
-            int(np.prod(o.shape, dtype=np.float64)) * kind.itemsize
-            for o, kind in zip(plan.outputs, wanted, strict=out is None)
-            if o is not None
-        )
+        outputs = [output for output in plan.outputs if output is not None]
+        if out is not None:
+            targets, made = [array.dtype for array in out], 0
+        else:
+            targets = [self._own_dtype(plan, output, dtype) for output in outputs]
+            made = sum(
+                math.prod(output.shape) * target.itemsize
+                for output, target in zip(outputs, targets, strict=True)
+            )
         self.memory.check(made + 1, "the output")
-        working = self.working_bytes(plan, self.limits.max_memory_bytes - made)
-        self.memory.take(made + working, "the output with what it takes to make it")
+        working, held = self.working_bytes(plan, targets, self.limits.max_memory_bytes - made)
+        need = made + working
+        self.memory.take(need, "the output with what it takes to make it")
         try:
             arrays = (
                 list(out)
                 if out is not None
-                else [
-                    np.empty(o.shape, k) for o, k in zip(plan.outputs, wanted, strict=True) if o is not None
-                ]
+                else [np.empty(output.shape, target) for output, target in zip(outputs, targets, strict=True)]
             )
-            self._wait(plan, arrays, working, cancel)
+            self._wait(plan, arrays, held, cancel)
         finally:
-            self.memory.give(made + working)
+            self.memory.give(need)
         return arrays
 
-    def _own_dtype(self, plan: Plan, output: Any, dtype: DTypeLike | None) -> np.dtype[Any]:
+    @staticmethod
+    def _own_dtype(plan: Plan, output: CopyOutput | TiledOutput, dtype: DTypeLike | None) -> np.dtype[Any]:
         return plan.arrays[output.array].meta.native_dtype if dtype is None else parse_dtype(dtype)
 
-    def _wait(self, plan: Plan, arrays: list[NDArray[Any]], working: int, cancel: CancelToken | None) -> None:
+    def _wait(self, plan: Plan, arrays: list[NDArray[Any]], held: int, cancel: CancelToken | None) -> None:
         finished = threading.Event()
-        run = self._prepare(plan, arrays, working, lambda _: finished.set())
+        run = self._prepare(plan, arrays, held, lambda _: finished.set())
         if (
             plan.summary.chunks == 1
             and not plan.summary.resampled

@@ -26,7 +26,7 @@ def _to_sum(value: Any, unit: Any) -> Any:
 
 
 def _to_out(value: Any, like: Any) -> Any:
-    """Convert a sum to the output's type: rounded half to even and clamped for integers."""
+    """Convert a sum to the output's type: rounded half to even and clamped for small integers."""
 
 
 @overload(_to_sum, inline="always")
@@ -43,31 +43,12 @@ def _to_out_for(value, like):  # type: ignore[no-untyped-def]
     if not isinstance(like, types.Integer):
         return lambda value, like: value
     info = np.iinfo(str(like))
-    low_value, high_value = float(info.min), float(info.max)
-    # one type on every branch: mixing signed and unsigned 64 bits would make floats of them
-    if info.min < 0:
-        low_s, high_s = np.int64(info.min), np.int64(info.max)
+    low, high = info.min, info.max
 
-        def signed(value, like):  # type: ignore[no-untyped-def]
-            rounded = np.rint(value)
-            if rounded <= low_value:
-                return low_s
-            if rounded >= high_value:
-                return high_s
-            return np.int64(rounded)
+    def convert(value, like):  # type: ignore[no-untyped-def]
+        return min(max(np.int64(np.rint(value)), low), high)
 
-        return signed
-    low_u, high_u = np.uint64(info.min), np.uint64(info.max)
-
-    def unsigned(value, like):  # type: ignore[no-untyped-def]
-        rounded = np.rint(value)
-        if rounded <= low_value:
-            return low_u
-        if rounded >= high_value:
-            return high_u
-        return np.uint64(rounded)
-
-    return unsigned
+    return convert
 
 
 @_jit
@@ -139,11 +120,25 @@ def sample_nearest(  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _fetch(pool, slots, slot_dims, zc, yc, xc, inner, fill):  # type: ignore[no-untyped-def]
-    base = slots[(zc * slot_dims[1] + yc) * slot_dims[2] + xc]
-    if base < 0:
-        return fill
-    return pool[base + inner]
+def _corners(  # type: ignore[no-untyped-def]
+    pool, slots, slot_dims, z, y, x, low, high, zc, yc, xc, zo, yo, xo, extra, fill, constant, unit
+):
+    """Values at the eight corners of a cell that crosses chunks or the source's edge."""
+    found = np.full(8, constant)
+    for k in range(8):
+        a = z[k >> 2 & 1]
+        b = y[k >> 1 & 1]
+        c = x[k & 1]
+        if a < low[0] or a > high[0] or b < low[1] or b > high[1] or c < low[2] or c > high[2]:
+            continue
+        a -= low[0]
+        b -= low[1]
+        c -= low[2]
+        base = slots[(zc[a] * slot_dims[1] + yc[b]) * slot_dims[2] + xc[c]]
+        found[k] = (
+            _to_sum(fill, unit) if base < 0 else _to_sum(pool[base + extra + zo[a] + yo[b] + xo[c]], unit)
+        )
+    return found
 
 
 @_jit
@@ -220,7 +215,6 @@ def sample_linear(  # type: ignore[no-untyped-def]
                 z1 = z0 + (1 if fz > gz else 0)
                 y1 = y0 + (1 if fy > gy else 0)
                 x1 = x0 + (1 if fx > gx else 0)
-                outside = False
                 if boundary == 2:
                     z0 = min(max(z0, zl), zh)
                     z1 = min(max(z1, zl), zh)
@@ -228,110 +222,44 @@ def sample_linear(  # type: ignore[no-untyped-def]
                     y1 = min(max(y1, yl), yh)
                     x0 = min(max(x0, xl), xh)
                     x1 = min(max(x1, xl), xh)
-                elif boundary == 1:
-                    outside = (
-                        z0 < zl or z1 > zh or y0 < yl or y1 > yh or x0 < xl or x1 > xh
-                        or z1 < zl or z0 > zh or y1 < yl or y0 > yh or x1 < xl or x0 > xh
-                    )  # fmt: skip
-                if outside:
-                    v000 = constant
-                    v001 = constant
-                    v010 = constant
-                    v011 = constant
-                    v100 = constant
-                    v101 = constant
-                    v110 = constant
-                    v111 = constant
-                    for k in range(8):
-                        z = z1 if k & 4 else z0
-                        y = y1 if k & 2 else y0
-                        x = x1 if k & 1 else x0
-                        if z < zl or z > zh or y < yl or y > yh or x < xl or x > xh:
-                            continue
-                        z -= zl
-                        y -= yl
-                        x -= xl
-                        v = _to_sum(
-                            _fetch(
-                                pool,
-                                slots,
-                                slot_dims,
-                                zc[z],
-                                yc[y],
-                                xc[x],
-                                extra + zo[z] + yo[y] + xo[x],
-                                fill,
-                            ),
-                            unit,
-                        )
-                        if k == 0:
-                            v000 = v
-                        elif k == 1:
-                            v001 = v
-                        elif k == 2:
-                            v010 = v
-                        elif k == 3:
-                            v011 = v
-                        elif k == 4:
-                            v100 = v
-                        elif k == 5:
-                            v101 = v
-                        elif k == 6:
-                            v110 = v
-                        else:
-                            v111 = v
+                inside = boundary != 1 or (
+                    z0 >= zl and z1 <= zh and y0 >= yl and y1 <= yh and x0 >= xl and x1 <= xh
+                )
+                base = np.int64(-1)
+                if inside:
+                    cz = zc[z0 - zl]
+                    cy = yc[y0 - yl]
+                    cx = xc[x0 - xl]
+                    if cz == zc[z1 - zl] and cy == yc[y1 - yl] and cx == xc[x1 - xl]:
+                        base = slots[(cz * slot_dims[1] + cy) * slot_dims[2] + cx]
+                if base >= 0:
+                    a = base + zo[z0 - zl] + extra
+                    b = base + zo[z1 - zl] + extra
+                    c = yo[y0 - yl]
+                    d = yo[y1 - yl]
+                    e = xo[x0 - xl]
+                    f = xo[x1 - xl]
+                    v000 = _to_sum(pool[a + c + e], unit)
+                    v001 = _to_sum(pool[a + c + f], unit)
+                    v010 = _to_sum(pool[a + d + e], unit)
+                    v011 = _to_sum(pool[a + d + f], unit)
+                    v100 = _to_sum(pool[b + c + e], unit)
+                    v101 = _to_sum(pool[b + c + f], unit)
+                    v110 = _to_sum(pool[b + d + e], unit)
+                    v111 = _to_sum(pool[b + d + f], unit)
                 else:
-                    z0 -= zl
-                    z1 -= zl
-                    y0 -= yl
-                    y1 -= yl
-                    x0 -= xl
-                    x1 -= xl
-                    cz0 = zc[z0]
-                    cy0 = yc[y0]
-                    cx0 = xc[x0]
-                    cz1 = zc[z1]
-                    cy1 = yc[y1]
-                    cx1 = xc[x1]
-                    a = zo[z0] + extra
-                    b = zo[z1] + extra
-                    base = slots[(cz0 * slot_dims[1] + cy0) * slot_dims[2] + cx0]
-                    if cz0 == cz1 and cy0 == cy1 and cx0 == cx1 and base >= 0:
-                        a += base
-                        b += base
-                        v000 = _to_sum(pool[a + yo[y0] + xo[x0]], unit)
-                        v001 = _to_sum(pool[a + yo[y0] + xo[x1]], unit)
-                        v010 = _to_sum(pool[a + yo[y1] + xo[x0]], unit)
-                        v011 = _to_sum(pool[a + yo[y1] + xo[x1]], unit)
-                        v100 = _to_sum(pool[b + yo[y0] + xo[x0]], unit)
-                        v101 = _to_sum(pool[b + yo[y0] + xo[x1]], unit)
-                        v110 = _to_sum(pool[b + yo[y1] + xo[x0]], unit)
-                        v111 = _to_sum(pool[b + yo[y1] + xo[x1]], unit)
-                    else:
-                        v000 = _to_sum(
-                            _fetch(pool, slots, slot_dims, cz0, cy0, cx0, a + yo[y0] + xo[x0], fill), unit
-                        )
-                        v001 = _to_sum(
-                            _fetch(pool, slots, slot_dims, cz0, cy0, cx1, a + yo[y0] + xo[x1], fill), unit
-                        )
-                        v010 = _to_sum(
-                            _fetch(pool, slots, slot_dims, cz0, cy1, cx0, a + yo[y1] + xo[x0], fill), unit
-                        )
-                        v011 = _to_sum(
-                            _fetch(pool, slots, slot_dims, cz0, cy1, cx1, a + yo[y1] + xo[x1], fill), unit
-                        )
-                        v100 = _to_sum(
-                            _fetch(pool, slots, slot_dims, cz1, cy0, cx0, b + yo[y0] + xo[x0], fill), unit
-                        )
-                        v101 = _to_sum(
-                            _fetch(pool, slots, slot_dims, cz1, cy0, cx1, b + yo[y0] + xo[x1], fill), unit
-                        )
-                        v110 = _to_sum(
-                            _fetch(pool, slots, slot_dims, cz1, cy1, cx0, b + yo[y1] + xo[x0], fill), unit
-                        )
-                        v111 = _to_sum(
-                            _fetch(pool, slots, slot_dims, cz1, cy1, cx1, b + yo[y1] + xo[x1], fill), unit
-                        )
+                    found = _corners(
+                        pool, slots, slot_dims, (z0, z1), (y0, y1), (x0, x1), (zl, yl, xl), (zh, yh, xh),
+                        zc, yc, xc, zo, yo, xo, extra, fill, constant, unit,
+                    )  # fmt: skip
+                    v000 = found[0]
+                    v001 = found[1]
+                    v010 = found[2]
+                    v011 = found[3]
+                    v100 = found[4]
+                    v101 = found[5]
+                    v110 = found[6]
+                    v111 = found[7]
                 # a neighbour without weight is left out: 0 * inf would be NaN
                 if wx > 0:
                     q = unit - wx

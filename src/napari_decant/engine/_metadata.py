@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,12 +58,18 @@ def _close(store: Store) -> None:
 _stores = _Stores()
 
 
+def _release_all(held: dict[str, Store]) -> None:
+    while held:
+        _stores.release(held.popitem()[0])
+
+
 class StoreHolder:
     """Keeps the stores it was asked for open until it is closed."""
 
     def __init__(self) -> None:
         self._held: dict[str, Store] = {}
         self._guard = threading.Lock()
+        weakref.finalize(self, _release_all, self._held)
 
     def store(self, uri: str) -> Store:
         """Return the open store at a location.
@@ -86,9 +93,7 @@ class StoreHolder:
     def close(self) -> None:
         """Let go of every store; the next use opens it again."""
         with self._guard:
-            held, self._held = self._held, {}
-        for uri in held:
-            _stores.release(uri)
+            _release_all(self._held)
 
     def __enter__(self) -> Self:
         return self
@@ -97,10 +102,6 @@ class StoreHolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if self._held:
-            self.close()
 
 
 class MetadataCache:

@@ -322,7 +322,8 @@ class Pipeline:
                 except DecantError as error:
                     errors[number] = error
         size = self.output.nbytes
-        working = self.executor.working_bytes(plan, self.executor.memory.limit - size)
+        targets = [None if error is not None else self.output.dtype for error in errors]
+        working, held = self.executor.working_bytes(plan, targets, self.executor.memory.limit - size)
         self._promise(job, size + working)
         job.buffer = [self.executor.buffers.take(size)]
         array = shaped(job.buffer[0], (self.output.samples, *self.output.shape), self.output.dtype)
@@ -333,7 +334,7 @@ class Pipeline:
             job.promised -= working
             self._end(job, [a or b for a, b in zip(run.errors, errors, strict=True)], run)
 
-        job.run = self.executor.start(plan, outputs, working, finish)
+        job.run = self.executor.start(plan, outputs, held, finish)
 
     def _promise(self, job: _Job, need: int) -> None:
         """Promise memory, waiting until others give some back."""

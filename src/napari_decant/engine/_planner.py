@@ -101,6 +101,8 @@ class _Group:
             positions = self.members[0][1]
             return positions, [np.arange(len(positions))]
         everything = np.concatenate([positions for _, positions in self.members])
+        if not len(everything):
+            return everything, [np.empty(0, np.int64) for _ in self.members]
         low = everything.min(axis=0)
         dims = everything.max(axis=0) - low + 1
         if dims.astype(np.float64).prod() < _FLAT:

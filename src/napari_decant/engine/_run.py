@@ -282,16 +282,19 @@ class Run:
             self._copy(use, elements)
 
     def _target(self, use: int) -> NDArray[Any] | None:
-        """Region that a use writes, if it is one of slices."""
+        """Region that a use writes, if it takes elements in order."""
         number = self._use_output[use]
         output, out = self.plan.outputs[number], self.outputs[number]
         if out is None:
             return None
         assert isinstance(output, CopyOutput)
-        index = [axis.target[piece] for axis, piece in zip(output.axes, self._use_piece[use], strict=False)]
-        if not all(isinstance(part, slice) for part in index):
-            return None
-        region: NDArray[Any] = out[tuple(index)]
+        pieces = self._use_piece[use]
+        index = []
+        for axis, piece in zip(output.axes, pieces, strict=False):
+            if type(axis.source[piece]) is not slice or type(axis.target[piece]) is not slice:
+                return None
+            index.append(axis.target[piece])
+        region: NDArray[Any] = out[(*index, ...)]  # with an ellipsis a scalar array stays one
         return region
 
     def _copy(self, use: int, elements: NDArray[Any]) -> None:
@@ -305,11 +308,11 @@ class Run:
         source = tuple(axis.source[piece] for axis, piece in zip(output.axes, pieces, strict=False))
         target = tuple(axis.target[piece] for axis, piece in zip(output.axes, pieces, strict=False))
         if all(type(part) is slice for part in source) and all(type(part) is slice for part in target):
-            part = elements[source]
+            part = elements[(*source, ...)]
             if part.dtype == out.dtype:
                 out[target] = part
             else:
-                convert_into(part, out[target])
+                convert_into(part, out[(*target, ...)])
             return
         picked = elements[_open_mesh(source)]
         held = np.empty(picked.shape, out.dtype)

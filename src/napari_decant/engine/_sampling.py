@@ -14,9 +14,22 @@ from napari_decant.spatial import BOUNDARIES
 __all__ = ["TileSampler", "pool_dtype"]
 
 
-def pool_dtype(native: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the element type in which chunks are held for sampling."""
-    return np.dtype(np.float32) if native == np.float16 else native  # numba knows no half floats
+def pool_dtype(native: np.dtype[Any], output: TiledOutput, target: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the element type in which chunks are held for sampling.
+
+    Few types, so that few kernels are compiled: nearest moves bits and keeps the type; linear keeps
+    8 and 16-bit images that stay what they are, and widens everything else to its sums' type.
+    """
+    if output.sampler.filter == "linear":
+        kept = native == target and native in (np.uint8, np.uint16)
+        return native if kept else accumulator_of(native)
+    value = output.sampler.constant_value
+    if output.sampler.boundary == "constant" and native != target and native.kind in "biu":
+        # a constant beyond the source's type still reaches an output that can hold it
+        limits = np.iinfo(native) if native.kind != "b" else np.iinfo(np.uint8)
+        if value != round(value) or not limits.min <= value <= limits.max:
+            return np.dtype(np.float64)
+    return native
 
 
 class TileSampler:
@@ -36,7 +49,7 @@ class TileSampler:
 
         meta = plan.arrays[output.array].meta
         self.output, self.out = output, out
-        self.dtype = pool_dtype(meta.native_dtype)
+        self.dtype = pool_dtype(meta.native_dtype, output, out.dtype)
         self._linear = output.sampler.filter == "linear"
         self._kernel = _kernels.sample_linear if self._linear else _kernels.sample_nearest
         axes, pad = output.spatial_axes, 3 - len(output.spatial_axes)
@@ -58,35 +71,23 @@ class TileSampler:
     def _choose_types(self, fill: Any) -> None:
         """Decide in which types the kernel reads and writes."""
         constant, target = self.output.sampler.constant_value, self.out.dtype
+        self._direct = target == self.dtype
         if self._linear:
             sums = accumulator_of(self.dtype)
             self._view = self.dtype
-            self._written = target if target == self.dtype else sums
             self._fill = self.dtype.type(fill)
             self._constant: Any = sums.type(constant)
             single = sums in (np.float32, np.complex64)
             self._unit: tuple[Any, ...] = (np.float32(1) if single else np.float64(1),)
-            self._direct = self._written == target
             return
         self._unit = ()
         own = np.empty(1, self.dtype)
-        if self.dtype.kind != "c":
-            convert_into(np.array([constant]), own)
-        else:
-            own[0] = constant
-        # a constant beyond the source's type still reaches an output that can hold it
-        kept = target == self.dtype or self._boundary != 1 or own[0] == constant
-        if kept:  # only bits are moved, so types of one size share one compiled kernel
-            bits = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}.get(self.dtype.itemsize)
-            self._view = self._written = np.dtype(bits) if bits else self.dtype
-            self._fill = np.array([fill], self.dtype).view(self._view)[0]
-            self._constant = own.view(self._view)[0]
-            self._direct = target == self.dtype
-        else:
-            self._view, self._written = self.dtype, np.dtype(np.float64)
-            self._fill = self.dtype.type(fill)
-            self._constant = np.float64(constant)
-            self._direct = target == np.float64
+        convert_into(np.array([constant], np.complex128 if self.dtype.kind == "c" else np.float64), own)
+        # only bits are moved, so types of one size share one compiled kernel
+        bits = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}.get(self.dtype.itemsize)
+        self._view = np.dtype(bits) if bits else self.dtype
+        self._fill = np.array([fill]).astype(self.dtype).view(self._view)[0]
+        self._constant = own.view(self._view)[0]
 
     def sample(self, tile: int, buffer: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
         """Write one tile.
@@ -117,16 +118,14 @@ class TileSampler:
         extra = int(((source % self._other_chunk) * self._other_strides).sum())
         first = output.tile_start[tile] + output.grid_start
         region = self._region(tile)
-        target = region.view(self._written) if self._direct else np.empty(region.shape, self._written)
+        target = region.view(self._view) if self._direct else np.empty(region.shape, self._view)
         self._kernel(
             buffer[: len(buffer) // 16 * 16].view(self._view), slots, low, dims, self._strides, extra,
             output.linear, output.offset, first, self._extent, self._chunk, self._boundary,
             self._fill, self._constant, *self._unit, target,
         )  # fmt: skip
         if not self._direct:
-            moved = not self._linear and self._written.kind == "u"
-            held = target.view(self.dtype) if moved else target
-            convert_into(held, region)
+            convert_into(target.view(self.dtype), region)
 
     def _region(self, tile: int) -> NDArray[Any]:
         """View the tile in the output, with three axes."""

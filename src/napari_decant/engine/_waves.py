@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_decant.engine._plan import Plan
+from napari_decant.engine._plan import Plan, TiledOutput
 from napari_decant.engine._sampling import TileSampler, pool_dtype
 
 __all__ = ["Wave", "make_waves", "slot_size", "tile_need"]
@@ -19,13 +19,15 @@ _ALIGN: Final = 64
 Tile = tuple[int, int]  # (output, tile)
 
 
-def slot_size(plan: Plan) -> int:
-    """Bytes to hold one decoded chunk of any array of a plan."""
-    sizes = [
-        math.prod(array.meta.chunk_shape) * pool_dtype(array.meta.native_dtype).itemsize
-        for array in plan.arrays
-    ]
-    return -(-max(sizes, default=0) // _ALIGN) * _ALIGN
+def slot_size(plan: Plan, targets: Sequence[np.dtype[Any] | None]) -> int:
+    """Bytes to hold one decoded chunk of any array that a plan samples, for outputs of these types."""
+    sizes = [0]
+    for output, target in zip(plan.outputs, targets, strict=True):
+        if isinstance(output, TiledOutput) and target is not None:
+            meta = plan.arrays[output.array].meta
+            item = pool_dtype(meta.native_dtype, output, target).itemsize
+            sizes.append(math.prod(meta.chunk_shape) * item)
+    return -(-max(sizes) // _ALIGN) * _ALIGN
 
 
 def tile_need(plan: Plan) -> int:
@@ -51,10 +53,17 @@ class Wave:
     """
 
     def __init__(
-        self, plan: Plan, tiles: list[Tile], copies: bool, samplers: Mapping[int, TileSampler]
+        self,
+        plan: Plan,
+        tiles: list[Tile],
+        copies: bool,
+        samplers: Mapping[int, TileSampler],
+        slot_bytes: int,
     ) -> None:
         self.tiles = tiles
-        self.dtypes: dict[int, np.dtype[Any]] = {s.output.array: s.dtype for s in samplers.values()}
+        self.dtypes: dict[int, np.dtype[Any]] = {
+            samplers[number].output.array: samplers[number].dtype for number, _ in tiles
+        }
         self._lock = threading.Lock()
         self._waiting: dict[Tile, int] = {}
         self._tiles_of: dict[int, list[Tile]] = {}
@@ -71,7 +80,7 @@ class Wave:
         self.ready = [tile for tile, count in self._waiting.items() if count == 0]
         distinct = np.unique(np.concatenate(held)) if held else np.empty(0, np.int64)
         self.slots = len(distinct)
-        self.slot_bytes = slot_size(plan) if self.slots else 0
+        self.slot_bytes = slot_bytes if self.slots else 0
         self.begins = np.full(len(plan.chunk_file), -1, np.int64)
         self.begins[distinct] = np.arange(self.slots) * self.slot_bytes
         wanted = np.zeros(len(plan.chunk_file), bool)
@@ -94,26 +103,29 @@ class Wave:
         return ready
 
 
-def make_waves(plan: Plan, samplers: Mapping[int, TileSampler], slot_bytes: int) -> list[Wave]:
-    """Group tiles, in order, so that the chunks of each group fit into ``slot_bytes``.
+def make_waves(plan: Plan, samplers: Mapping[int, TileSampler], room_bytes: int) -> list[Wave]:
+    """Group tiles, in order, so that the chunks of each group fit into ``room_bytes``.
 
-    Copies belong to the first wave. Chunks that two waves need are decoded in both.
+    Copies belong to the first wave. Chunks that two waves need are decoded in both. A wave holds each
+    array's chunks in one element type.
     """
-    tiles = [(number, at) for number, s in samplers.items() for at in range(len(s.output.tile_start))]
-    if not tiles:
-        return [Wave(plan, [], True, samplers)]
-    size = slot_size(plan)
-    room = slot_bytes // size if size else 0
+    targets = [samplers[i].out.dtype if i in samplers else None for i in range(len(plan.outputs))]
+    size = slot_size(plan, targets)
+    room = room_bytes // size if size else 0
     stored = plan.chunk_file >= 0
     groups: list[list[Tile]] = [[]]
     together: set[int] = set()
-    for tile in tiles:
-        output = samplers[tile[0]].output
-        chunks = output.tile_chunks[output.tile_first[tile[1]] : output.tile_first[tile[1] + 1]]
-        mine = set(chunks[stored[chunks]].tolist())
-        if groups[-1] and len(together | mine) > room:
-            groups.append([])
-            together = set()
-        groups[-1].append(tile)
-        together |= mine
-    return [Wave(plan, group, at == 0, samplers) for at, group in enumerate(groups)]
+    types: dict[int, np.dtype[Any]] = {}
+    for number, sampler in samplers.items():
+        output = sampler.output
+        for at in range(len(output.tile_start)):
+            chunks = output.tile_chunks[output.tile_first[at] : output.tile_first[at + 1]]
+            mine = set(chunks[stored[chunks]].tolist())
+            other = types.get(output.array, sampler.dtype) != sampler.dtype
+            if groups[-1] and (other or len(together | mine) > room):
+                groups.append([])
+                together, types = set(), {}
+            groups[-1].append((number, at))
+            together |= mine
+            types[output.array] = sampler.dtype
+    return [Wave(plan, group, at == 0, samplers, size) for at, group in enumerate(groups)]

@@ -26,6 +26,7 @@ MAX_CHUNK_BYTES: Final = 2**32
 MAX_SHARD_CHUNKS: Final = 2**22
 MAX_ARRAY_JSON: Final = 16 << 20
 
+_TEXT: Final = ("vlen-utf8", "vlen-bytes", "vlen-array")
 _V3_TYPES: Final = {
     **{
         name: name
@@ -232,12 +233,17 @@ def _number_type(text: object, where: str) -> np.dtype[Any]:
 def _parse_v2(obj: dict[str, Any], where: str) -> ArrayMeta:
     shape = _extents(take(obj, "shape", where), "shape", where, 0)
     chunks = _extents(take(obj, "chunks", where), "chunk shape", where, 1, len(shape))
+    filters = take(obj, "filters", where, None)
+    if isinstance(filters, list) and any(isinstance(f, dict) and f.get("id") in _TEXT for f in filters):
+        raise UnsupportedOperation(
+            f"{where} holds text or rows of unequal length; only arrays of numbers are read"
+        )
     dtype = _number_type(take(obj, "dtype", where), where)
     order = take(obj, "order", where, "C")
     if order not in ("C", "F"):
         raise FormatError(f"{where} has the order {order!r}; C or F belongs there")
     codecs = parse_v2_codecs(
-        take(obj, "filters", where, None),
+        filters,
         take(obj, "compressor", where, None),
         order,
         dtype,
