@@ -173,13 +173,11 @@ class Pipeline:
                     raise UsageError(f"no batch is on its way{rest}")
                 if self._jobs and self._jobs[0].done:
                     return self._lend(self._jobs.popleft())
-                if self._jobs and self._jobs[0].blocked and not self._running and self._lent:
-                    raise BudgetExceeded(
-                        "max_memory_bytes",
-                        self.executor.memory.used + self._jobs[0].blocked,
-                        self.executor.memory.limit,
-                        f"another batch while {self._lent} popped ones are not released",
-                    )
+                if self._jobs and self._lent and not self._running:
+                    need = self.executor.memory.used + self._jobs[0].blocked
+                    if self._jobs[0].blocked and need > self.executor.memory.limit:
+                        held = f"another batch while {self._lent} popped ones are not released"
+                        raise BudgetExceeded("max_memory_bytes", need, self.executor.memory.limit, held)
                 if deadline is not None and monotonic() >= deadline:
                     raise TimeoutError("no batch was finished in time")
                 left = _POLL if deadline is None else min(_POLL, max(0.0, deadline - monotonic()))
