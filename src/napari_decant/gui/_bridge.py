@@ -75,17 +75,24 @@ class JobBridge(QObject):
     def _flush(self) -> None:
         end = time.monotonic() + _HELPING_SECONDS
         while time.monotonic() < end:
+            if self._hand_out_part():
+                continue
             with self._lock:
-                # Parts first: a job's end comes after all of them.
-                part = self._parts.popleft() if self._parts else None
-                job = None
-                if part is None:
-                    if not self._changed:
-                        self._woken = False
-                        return
-                    job = self._changed.pop(next(iter(self._changed)))
-            if part is not None:
-                self.parted.emit(*part)
-            else:
-                self.changed.emit(job)
+                if not self._changed:
+                    self._woken = False
+                    return
+                job = self._changed.pop(next(iter(self._changed)))
+            self.changed.emit(job)
         self._timer.start(5)
+
+    def _hand_out_part(self) -> bool:
+        with self._lock:
+            part = self._parts.popleft() if self._parts else None
+        if part is not None:
+            self.parted.emit(*part)
+        return part is not None
+
+    def catch_up(self) -> None:
+        """Hand out all parts that wait: whoever sees a job's end must have seen its parts."""
+        while self._hand_out_part():
+            pass

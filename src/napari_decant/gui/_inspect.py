@@ -242,6 +242,7 @@ class InspectPanel(QWidget):
         if text:
             self._notice = Notice(self.look, text, kind="bad", closable=False)
             self._news.addWidget(self._notice)
+            self._notice.show()
 
     # --- showing ---
 

@@ -231,6 +231,7 @@ class JobPanel(QWidget):
                 return old
         notice = Notice(self.look, text, actions, kind=kind, closable=closable)
         self._news.addWidget(notice)
+        notice.show()
         for button in notice.buttons:
             button.clicked.connect(notice.put_away)
         return notice
@@ -271,6 +272,7 @@ class JobPanel(QWidget):
             if look.notice is not None and job.stage:
                 look.notice.set_text(f"{job.title}: {100 * job.fraction:.0f} %…")
             return
+        self.desk.bridge.catch_up()
         del self._looks[job.id]
         if look.notice is not None:
             look.notice.put_away()
@@ -349,6 +351,7 @@ class JobPanel(QWidget):
         self.put_card_away()
         self.card = card
         self._box.insertWidget(1, card)
+        card.show()
         self._box.setStretch(1, 0)
         self.refresh()
 

@@ -1,0 +1,58 @@
+"""What tests of the window ask of its panels."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from qtpy.QtWidgets import QAbstractButton
+
+from napari_decant.archive import PixelCodec
+from napari_decant.gui._row import Row
+
+__all__ = ["button", "notices", "rows", "settled", "slow", "states"]
+
+
+def slow(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Make every chunk take a while to compress."""
+    encode = PixelCodec.encode
+
+    def wait(self: PixelCodec, array: object) -> bytes:
+        time.sleep(seconds)
+        return encode(self, array)
+
+    monkeypatch.setattr(PixelCodec, "encode", wait)
+
+
+def rows(panel: Any) -> list[Row]:
+    """Top-level rows of a panel."""
+    return list(panel.rows.root.children)
+
+
+def states(panel: Any) -> dict[str, str]:
+    """The state of each row as the table shows it."""
+    model = panel.rows
+    last = len(model.keys) - 1
+    return {model.index(i, 0).data(): model.index(i, last).data() for i in range(model.rowCount())}
+
+
+def settled(qtbot: Any, panel: Any, timeout: int = 20_000) -> None:
+    """Wait until nothing is looked at or worked on."""
+    qtbot.waitUntil(lambda: not panel.looking and panel.batch is None, timeout=timeout)
+
+
+def notices(panel: Any) -> list[str]:
+    """Messages that are shown."""
+    items = (panel._news.itemAt(i).widget() for i in range(panel._news.count()))
+    return [item.text for item in items if item is not None and item.isVisible()]
+
+
+def button(panel: Any, words: str) -> QAbstractButton:
+    """The visible button with these words."""
+    found = [
+        each for each in panel.findChildren(QAbstractButton)
+        if each.isVisible() and words in each.text().replace("&", "")
+    ]  # fmt: skip
+    assert len(found) == 1, [each.text() for each in panel.findChildren(QAbstractButton) if each.isVisible()]
+    return found[0]
