@@ -13,6 +13,7 @@ __all__ = [
     "Cancelled",
     "ChoiceNeeded",
     "DecantError",
+    "DiskFull",
     "FormatError",
     "IntegrityError",
     "MissingKey",
@@ -88,6 +89,10 @@ class StorageError(DecantError):
     """Reading or writing failed: disk full, permissions, network."""
 
     exit_code = 4
+
+
+class DiskFull(StorageError):
+    """There is not enough room on a disk, found out before or while writing."""
 
 
 class MissingKey(StorageError, KeyError):

@@ -5,23 +5,39 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from napari_decant.errors import StorageError, TargetExists, UsageError
+from napari_decant.errors import DiskFull, StorageError, TargetExists, UsageError
+from napari_decant.stores._partial import PARTIAL_SUFFIX, partial_path
 
-__all__ = ["PARTIAL_SUFFIX", "AtomicFile", "make_folder", "require_path", "storage_error", "sync_directory"]
+__all__ = [
+    "PARTIAL_SUFFIX",
+    "AtomicFile",
+    "disk_of",
+    "make_folder",
+    "require_path",
+    "storage_error",
+    "sync_directory",
+]
 
-PARTIAL_SUFFIX = ".partial"
-_NAME_LIMIT = 60  # of the final name kept in the temporary one, so that long names still fit
+
+def disk_of(path: Path) -> Path:
+    """Where the disk of a path is mounted; of a path that is not there yet, its nearest folder's."""
+    here = Path(os.path.abspath(path))
+    while not here.exists() and here != here.parent:
+        here = here.parent
+    while not os.path.ismount(here) and here != here.parent:
+        here = here.parent
+    return here
 
 
 def storage_error(doing: str, path: Path | str, error: OSError) -> StorageError:
     """One sentence for an operating-system error: what failed, where, what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(f"the disk is full: {doing} {path} stopped; free some space and try again")
+        disk = disk_of(Path(path))
+        return DiskFull(f"the disk is full ({disk}): {doing} {path} stopped; free some space and try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StorageError(
             f"no permission for {doing} {path}; change the permissions or choose another folder"
@@ -80,6 +96,17 @@ def make_folder(folder: Path) -> None:
         raise storage_error("creating", folder, error) from error
 
 
+def _is_there(target: Path) -> bool:
+    """Whether a name is taken; one that the disk cannot hold is found out now, not after the work."""
+    try:
+        os.lstat(target)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise storage_error("writing", target, error) from error
+    return True
+
+
 class AtomicFile:
     """A temporary file beside the target that `commit` turns into the target.
 
@@ -110,11 +137,11 @@ class AtomicFile:
 
     def __init__(self, target: Path, *, overwrite: bool = False) -> None:
         self.target, self.overwrite = target, overwrite
-        if not overwrite and os.path.lexists(target):
+        if _is_there(target) and not overwrite:
             raise TargetExists(
                 f"{target} exists already; remove it, choose another folder or ask to overwrite"
             )
-        self.path = target.parent / f".{target.name[:_NAME_LIMIT]}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
+        self.path = partial_path(target)
         try:
             self.file: BinaryIO = open(self.path, "x+b", buffering=1 << 18)  # noqa: SIM115
         except FileNotFoundError as error:
