@@ -110,7 +110,8 @@ def _is_rgb(ngff: NgffImage, level: NgffLevel, axis: int) -> bool:
     count = level.shape[axis]
     last = axis == level.array.rank - 1
     if last and count in (3, 4) and ngff.decant.get("samples") == count:
-        return True  # our archives record the samples of a pixel
+        # our archives record the samples of a pixel, and whether they are colours
+        return bool(ngff.decant.get("rgb", True))
     if looks_like_rgb(ngff.channels, count, level.dtype):
         return True
     return last and count in (3, 4) and level.dtype.name == "uint8" and not ngff.channels
