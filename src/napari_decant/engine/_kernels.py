@@ -29,6 +29,27 @@ def _to_out(value: Any, like: Any) -> Any:
     """Convert a sum to the output's type: rounded half to even and clamped for small integers."""
 
 
+def _limited(value: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """Keep a float within the corners it is made of: rounding must not leave the source's range."""
+
+
+@overload(_limited, inline="always")
+def _limited_for(value, a, b, c, d, e, f, g, h):  # type: ignore[no-untyped-def]
+    if not isinstance(value, types.Float):
+        return lambda value, a, b, c, d, e, f, g, h: value
+
+    def limit(value, a, b, c, d, e, f, g, h):  # type: ignore[no-untyped-def]
+        low = min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h)))
+        high = max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h)))
+        if value < low:  # never true for NaN
+            return low
+        if value > high:
+            return high
+        return value
+
+    return limit
+
+
 @overload(_to_sum, inline="always")
 def _to_sum_for(value, unit):  # type: ignore[no-untyped-def]
     if isinstance(value, types.Complex):
@@ -261,16 +282,20 @@ def sample_linear(  # type: ignore[no-untyped-def]
                     v110 = found[6]
                     v111 = found[7]
                 # a neighbour without weight is left out: 0 * inf would be NaN
+                s00 = v000
+                s01 = v010
+                s10 = v100
+                s11 = v110
                 if wx > 0:
                     q = unit - wx
-                    v000 = q * v000 + wx * v001
-                    v010 = q * v010 + wx * v011
-                    v100 = q * v100 + wx * v101
-                    v110 = q * v110 + wx * v111
+                    s00 = q * v000 + wx * v001
+                    s01 = q * v010 + wx * v011
+                    s10 = q * v100 + wx * v101
+                    s11 = q * v110 + wx * v111
                 if wy > 0:
                     q = unit - wy
-                    v000 = q * v000 + wy * v010
-                    v100 = q * v100 + wy * v110
+                    s00 = q * s00 + wy * s01
+                    s10 = q * s10 + wy * s11
                 if wz > 0:
-                    v000 = (unit - wz) * v000 + wz * v100
-                out[j0, j1, j2] = _to_out(v000, like)
+                    s00 = (unit - wz) * s00 + wz * s10
+                out[j0, j1, j2] = _to_out(_limited(s00, v000, v001, v010, v011, v100, v101, v110, v111), like)
