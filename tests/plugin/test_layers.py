@@ -253,6 +253,21 @@ def test_every_type_of_pixel_reaches_the_screen(tmp_path: Path, dtype: str) -> N
     np.testing.assert_array_equal(np.squeeze(layer._slice.image.raw), shown[viewer.dims.current_step[0]])
 
 
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize(("dtype", "base", "step"), [("uint32", 2**31, 1), ("float32", 1000, 0.001)])
+def test_large_numbers_that_differ_little_are_shown(
+    tmp_path: Path, dtype: str, base: float, step: float, levels: int
+) -> None:
+    data = (base + step * (ramp((3, 8, 6)).astype("int64") % 100)).astype(dtype)
+    pyramid = [data, data[:, ::2, ::2]][:levels]
+    (layer,) = open_layers(write_folder(tmp_path / "a.zarr", image_keys(pyramid)))
+    viewer = ViewerModel()
+    viewer.add_layer(layer)
+    low, high = layer.contrast_limits
+    assert low >= base
+    assert 0 < high - low <= 100 * step
+
+
 def test_yes_and_no_are_labels_too(tmp_path: Path) -> None:
     values = ramp((8, 6)) % 3 == 0
     keys = image_keys([values], "yx", ome={"image-label": {}})

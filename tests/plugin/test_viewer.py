@@ -164,6 +164,19 @@ def test_limits_are_measured_where_the_file_has_none(viewer: napari.Viewer, tmp_
     assert viewer.layers[0].contrast_limits_range[1] >= high
 
 
+def test_large_numbers_that_differ_little_are_drawn(viewer: napari.Viewer, tmp_path: Path) -> None:
+    data = (2**31 + ramp((20, 30)).astype("int64")).astype("uint32")
+    drop(viewer, write_zip(tmp_path / "a.ozx", image_keys([data], "yx")))
+    settle(viewer, 0.3)
+    (layer,) = viewer.layers
+    assert not layer.auto_contrast
+    low, high = layer.contrast_limits
+    assert (low - 2**31, high - 2**31) == pytest.approx((1.6, 599.4), abs=0.1)
+    seen = at(viewer, canvas(viewer), layer, np.arange(20), np.arange(30)).astype(float)
+    wanted = 255 * np.clip((data - low) / (high - low), 0, 1)
+    assert np.abs(seen - wanted[..., None]).max() <= 2
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts handles in /proc")
 @pytest.mark.parametrize("verbatim", [False, True])
 def test_a_03_the_file_is_free_once_its_last_layer_is_removed(

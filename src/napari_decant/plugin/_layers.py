@@ -70,6 +70,10 @@ def _one(opened: OpenedImage, number: int, layer: ImageLayer, count: int) -> Lay
     deep = layer.rgb and levels[0].dtype.kind in "iu" and levels[0].dtype.itemsize > 1
     if layer.contrast_limits is not None and not deep:
         keywords["contrast_limits"] = layer.contrast_limits
+    if layer.contrast_limits is None and levels[0].dtype.itemsize > 2:
+        # Left to measure large numbers that differ little, napari 0.9 measures without end. So it measures
+        # plane by plane, until `watch` has better limits.
+        keywords |= {"contrast_limits": (0.0, 1.0), "auto_contrast": True}
     if not layer.rgb:
         keywords["colormap"] = _colormap(layer.color, layer.inverted or _min_is_white(opened, count))
         keywords["blending"] = "additive" if count > 1 else "translucent_no_depth"

@@ -105,6 +105,7 @@ def _set_limits(layer: weakref.ref[Any], limits: tuple[float, float]) -> None:
 
         QTimer.singleShot(_POLL_MS, partial(_set_limits, layer, limits))
         return
-    low, high = alive.contrast_limits_range
+    low, high = alive.contrast_limits if alive.auto_contrast else alive.contrast_limits_range
+    alive.auto_contrast = False
     alive.contrast_limits_range = (min(low, limits[0]), max(high, limits[1]))
     alive.contrast_limits = limits
