@@ -13,9 +13,12 @@ from napari_decant.images._open import (
     open_image,
     register_opener,
 )
+from napari_decant.images._pyramid import PyramidBuilder, downsample, level_factors, level_scales
 from napari_decant.images._tiff import TiffImages
 from napari_decant.images._tiff_facts import TiffFacts, tiff_facts
 from napari_decant.images._units import in_micrometers, in_seconds, unit_name
+from napari_decant.images._write_zarr import WriteReport, write_ome_zarr
+from napari_decant.images._write_zarr_plan import ImageToWrite, WritePlan, plan_ome_zarr
 from napari_decant.images._zarr import image_from_ngff, misnamed_chunks
 from napari_decant.ngff import Axis, Channel, ImageEntry, LabelInfo
 
@@ -30,24 +33,33 @@ __all__ = [
     "ImageEntry",
     "ImageLayer",
     "ImageSource",
+    "ImageToWrite",
     "LabelInfo",
     "LazyArray",
     "Location",
     "Opener",
+    "PyramidBuilder",
     "TiffFacts",
     "TiffImages",
+    "WritePlan",
+    "WriteReport",
     "ZarrSource",
     "count_chunks",
     "default_cache",
+    "downsample",
     "full_range",
     "image_from_ngff",
     "in_micrometers",
     "in_seconds",
+    "level_factors",
+    "level_scales",
     "list_images",
     "misnamed_chunks",
     "open_image",
+    "plan_ome_zarr",
     "register_opener",
     "sample_contrast",
     "tiff_facts",
     "unit_name",
+    "write_ome_zarr",
 ]
