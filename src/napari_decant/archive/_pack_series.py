@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -18,8 +16,10 @@ from napari_decant.archive._codec import PixelCodec
 from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._layout import regions_of
 from napari_decant.archive._levels import plan_levels
-from napari_decant.archive._manifest import FORMAT, MANIFEST_KEY, Member, PageRecord, dump_manifest
-from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, pack, source_facts
+from napari_decant.archive._manifest import FORMAT, Member, PageRecord, dump_manifest
+from napari_decant.archive._names import stored_name
+from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, source_facts
+from napari_decant.archive._pack_nested import pack_nested
 from napari_decant.archive._report import PackReport
 from napari_decant.archive._sample import resolve_codec, sample_planes
 from napari_decant.archive._series import SeriesPlan
@@ -27,23 +27,24 @@ from napari_decant.archive._source import Source
 from napari_decant.archive._verify import recompute
 from napari_decant.archive._workers import choose_workers
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter
-from napari_decant.errors import BudgetExceeded, TargetExists
+from napari_decant.errors import BudgetExceeded
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
-from napari_decant.stores._atomic import (
-    PARTIAL_SUFFIX,
-    AtomicFile,
-    make_folder,
-    storage_error,
-    sync_directory,
-)
+from napari_decant.stores._atomic import AtomicFile, make_folder
 
-__all__ = ["pack_series", "series_path"]
+__all__ = ["pack_series", "series_name", "series_path"]
 
 
 def series_path(plan: SeriesPlan, output_dir: Path | None = None) -> Path:
     """Where the archive of a series goes: the folder's name plus ``.zarr.zip``, or ``.zarr`` if nested."""
-    folder = plan.base.parent if output_dir is None else output_dir
-    return folder / f"{plan.base.resolve().name}{SUFFIX if plan.consolidated else '.zarr'}"
+    # "." and ".." have no name of their own, and no parent that could be told from the text
+    base = plan.base if plan.base.name not in ("", "..") else Path(os.path.abspath(plan.base))
+    folder = base.parent if output_dir is None else output_dir
+    return folder / f"{series_name(plan)}{SUFFIX if plan.consolidated else '.zarr'}"
+
+
+def series_name(plan: SeriesPlan) -> str:
+    """The folder's name."""
+    return Path(os.path.abspath(plan.base)).name or "series"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,10 @@ def pack_series(
     job = _Job(plan, target, pixel_codec, levels, threads, progress, cancel)
     if plan.consolidated:
         return _pack_consolidated(job, overwrite)
-    return _pack_nested(job, codec, memory, overwrite)
+    return pack_nested(
+        plan, target, codec=codec, levels=levels, workers=threads, memory=memory, overwrite=overwrite,
+        progress=progress, cancel=cancel,
+    )  # fmt: skip
 
 
 def _samples(plan: SeriesPlan) -> Iterator[np.ndarray]:
@@ -121,12 +125,12 @@ def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
         writer = ArchiveWriter(output.file, job.target)
         levels = plan_levels(first.shape, job.levels)
         writer.add_image(axes.canonical_shape, (first.shape, *levels.shapes), first.dtype, codec)
-        counter = Counter(job.progress, "pack", plan.size, plan.base.name)
+        counter = Counter(job.progress, "pack", plan.size, stored_name(series_name(plan)))
         encoder = Encoder(writer, codec, axes, job.workers, counter, job.cancel, levels)
         members, facts = _write_members(job, writer, encoder)
         manifest = new_manifest(
             "series",
-            job.target.name,
+            stored_name(job.target.name),
             0,
             "",
             pixel_codec=str(codec),
@@ -136,7 +140,7 @@ def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
             series_consolidated=True,
         )
         attributes = image_attributes(
-            plan.base.resolve().name, description, first.samples, first.dtype, encoder.meter,
+            stored_name(series_name(plan)), description, first.samples, first.dtype, encoder.meter,
             {"format": FORMAT, "software": SOFTWARE, "members": facts, "dialect": description.dialect},
             levels,
         )  # fmt: skip
@@ -149,7 +153,7 @@ def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
     names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
     return PackReport(
         plan.base, job.target, "series", None, "", plan.size, size, names, tuple(shape), first.dtype.name,
-        str(codec), job.workers, description.notes, len(members),
+        str(codec), job.workers, plan.notes, len(members),
     )  # fmt: skip
 
 
@@ -213,71 +217,3 @@ def _member_facts(job: _Job, source: Source, k: int) -> dict[str, Any]:
     if reason is not None:
         facts["reason"] = reason
     return facts
-
-
-def _pack_nested(job: _Job, codec: str, memory: int | None, overwrite: bool) -> PackReport:
-    """One archive a member in a folder that is staged and renamed whole."""
-    plan, target = job.plan, job.target
-    if os.path.lexists(target) and not overwrite:
-        raise TargetExists(f"{target} exists already; remove it, choose another folder or ask to overwrite")
-    staging = target.parent / f".{target.name[:60]}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
-    make_folder(staging)
-    try:
-        members = []
-        for k, member in enumerate(plan.members):
-            report = pack(
-                member.path, staging, codec=codec, levels=job.levels, workers=job.workers, memory=memory,
-                progress=job.progress, cancel=job.cancel,
-            )  # fmt: skip
-            os.rename(report.archive, staging / f"m{k}{SUFFIX}")
-            members.append(
-                Member.model_construct(
-                    relpath=member.relpath,
-                    original_size=report.original_size,
-                    original_sha256=report.sha256,
-                    byteorder=member.layout.byteorder,
-                    husk_array="",
-                    husk_raw_size=0,
-                    pages=[],
-                    subarchive=f"m{k}{SUFFIX}",
-                )
-            )
-        manifest = new_manifest(
-            "series",
-            target.name,
-            0,
-            "",
-            notes="; ".join(plan.notes),
-            members=members,
-            series_consolidated=False,
-        )
-        (staging / ".decant").mkdir()
-        with AtomicFile(staging / MANIFEST_KEY) as output:
-            output.file.write(dump_manifest(manifest))
-            output.commit()
-        recompute(
-            staging, {member.relpath: member.original_sha256 for member in members}, workers=job.workers,
-            progress=job.progress, cancel=job.cancel,
-        )  # fmt: skip
-        size = sum(file.stat().st_size for file in staging.rglob("*") if file.is_file())
-        _swap_in(staging, target)
-    except OSError as error:
-        raise storage_error("writing", target, error) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return PackReport(
-        plan.base, target, "series", None, "", plan.size, size, codec=str(job.codec), workers=job.workers,
-        notes=plan.notes, members=len(members),
-    )  # fmt: skip
-
-
-def _swap_in(staging: Path, target: Path) -> None:
-    """Give a finished folder its name; an older one is moved away first and removed last."""
-    old = None
-    if os.path.lexists(target):
-        old = target.parent / f".{target.name[:60]}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
-        os.rename(target, old)
-    os.rename(staging, target)
-    sync_directory(target.parent)
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)

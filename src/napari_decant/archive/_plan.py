@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from napari_decant.archive._codec import parse_codec
 from napari_decant.archive._describe import describe
 from napari_decant.archive._layout import FileLayout, plan_file
-from napari_decant.archive._names import natural_key
+from napari_decant.archive._names import member_name, natural_key
 from napari_decant.archive._pack import archive_path
-from napari_decant.archive._pack_series import series_path
+from napari_decant.archive._pack_series import series_name, series_path
 from napari_decant.archive._report import Jsonable
 from napari_decant.archive._sample import packed_size
-from napari_decant.archive._series import SeriesPlan, list_folder, plan_series
+from napari_decant.archive._series import SeriesPlan, cannot_read, is_ours, list_folder, plan_series
 from napari_decant.archive._source import Source
-from napari_decant.errors import DecantError, UsageError
+from napari_decant.errors import Cancelled, DecantError, UsageError
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
-from napari_decant.stores._atomic import require_path
+from napari_decant.stores._atomic import require_path, storage_error
 
 __all__ = ["TIFF_SUFFIXES", "PlanRow", "find_tiffs", "plan"]
 
@@ -84,13 +84,23 @@ class PlanRow(Jsonable):
         return ("series",)
 
 
-def find_tiffs(folder: Path) -> Iterator[Path]:
-    """TIFFs below a folder in natural order; links are passed by (see `plan`)."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted((name for name in folders if not name.endswith(".zarr")), key=natural_key)
+def find_tiffs(folder: Path, failed: Callable[[OSError], None] = cannot_read) -> Iterator[Path]:
+    """TIFFs below a folder in natural order, and links to folders: the caller says that none is followed.
+
+    Parameters
+    ----------
+    folder : Path
+    failed : callable
+        Gets the error of a folder that cannot be listed; by default it is raised as `StorageError`.
+    """
+    for root, folders, names in os.walk(folder, onerror=failed):
+        here = Path(root)
+        folders.sort(key=natural_key)
+        yield from (here / name for name in folders if (here / name).is_symlink())
+        folders[:] = [name for name in folders if not is_ours(name)]
         for name in sorted(names, key=natural_key):
             if name.lower().endswith(TIFF_SUFFIXES):
-                yield Path(root) / name
+                yield here / name
 
 
 def plan(
@@ -134,7 +144,7 @@ def plan(
     UsageError
         A path does not exist, or a folder holds no TIFF.
     UnsupportedOperation
-        A series holds links, or names that clash.
+        The only series holds links, or names that clash.
     """
     cancel = cancel or CancelToken()
     output = None if output_dir is None else Path(output_dir)
@@ -143,7 +153,10 @@ def plan(
         require_path(path)
     if series:
         return _plan_all_series(given, output, pattern, codec, estimate, workers, progress, cancel)
-    found = list(dict.fromkeys(item for path in given for item in _files_of(path)))
+    rows: list[PlanRow] = []
+    found: dict[tuple[Path, Path], None] = {}
+    for path in given:
+        found |= dict.fromkeys(_files_of(path, rows))
 
     def look(item: tuple[Path, Path]) -> PlanRow:
         cancel.check()
@@ -152,31 +165,57 @@ def plan(
         folder = None if output is None else output / Path(relative).parent
         if file != base and file.is_symlink():
             reason = f"{file} is a link; links in a folder are not followed, name the file itself"
-            return PlanRow(
-                file, archive_path(file, folder), "file", "failed", reason, 0, relative=relative, exit_code=2
-            )
+            return _failed(file, archive_path(file, folder), relative, UsageError(reason))
         return _plan_file(file, archive_path(file, folder), relative, codec, estimate)
 
-    rows: list[PlanRow] = []
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        for row in pool.map(look, found):
+        for done, row in enumerate(pool.map(look, found), 1):
             rows.append(row)
-            progress(Progress("plan", len(rows), len(found), row.relative, "files"))
-    return rows
+            progress(Progress("plan", done, len(found), row.relative, "files"))
+    return _one_each(rows)
 
 
-def _files_of(path: Path) -> list[tuple[Path, Path]]:
+def _failed(source: Path, target: Path, relative: str, error: DecantError, kind: str = "file") -> PlanRow:
+    code = error.exit_code
+    return PlanRow(source, target, kind, "failed", str(error), 0, relative=relative, exit_code=code)
+
+
+def _one_each(rows: list[PlanRow]) -> list[PlanRow]:
+    """Let no two rows write one archive."""
+    first: dict[str, PlanRow] = {}
+    unlike = []
+    for row in rows:
+        key = os.path.abspath(row.target)
+        if row.mode != "failed" and first.setdefault(key, row) is not row:
+            reason = (
+                f"{row.source} would become {row.target}, as {first[key].source} does; "
+                "pack them into different folders"
+            )
+            row = _failed(row.source, row.target, row.relative, UsageError(reason), row.kind)
+        unlike.append(row)
+    return unlike
+
+
+def _files_of(path: Path, failed: list[PlanRow]) -> list[tuple[Path, Path]]:
     """Files to pack below a path, each with the folder that its relative name starts from."""
     if not path.is_dir():
         return [(path, path)]
-    files = [(file, path) for file in find_tiffs(path)]
-    if not files:
+
+    def unreadable(error: OSError) -> None:
+        folder = Path(error.filename)
+        reason = storage_error("reading", folder, error)
+        failed.append(_failed(folder, folder, folder.relative_to(path).as_posix(), reason))
+
+    before = len(failed)
+    files = [(file, path) for file in find_tiffs(path, unreadable)]
+    if not files and len(failed) == before:
         raise UsageError(f"{path} holds no TIFF files; choose another folder, or name the files themselves")
     return files
 
 
 def _plan_file(file: Path, target: Path, relative: str, codec: str, estimate: bool) -> PlanRow:
     try:
+        member_name(file.name)
         with Source(file) as source:
             layout = plan_file(source.read_at, source.size)
             size = _estimate(source, layout, codec) if estimate else 0
@@ -194,8 +233,7 @@ def _plan_file(file: Path, target: Path, relative: str, codec: str, estimate: bo
                 description.notes, source.mtime_ns, relative,
             )  # fmt: skip
     except DecantError as error:
-        code = error.exit_code
-        return PlanRow(file, target, "file", "failed", str(error), 0, relative=relative, exit_code=code)
+        return _failed(file, target, relative, error)
 
 
 def _plan_all_series(
@@ -208,16 +246,26 @@ def _plan_all_series(
     progress: ProgressCallback,
     cancel: CancelToken,
 ) -> list[PlanRow]:
-    groups = [(list_folder(path), path) for path in given if path.is_dir()]
-    loose = sorted((path for path in given if not path.is_dir()), key=lambda path: natural_key(path.name))
+    loose = [Path(os.path.abspath(path)) for path in given if not path.is_dir()]
+    folders = [path for path in given if path.is_dir()]
     if loose:
-        base = Path(os.path.commonpath([path.absolute().parent for path in loose]))
-        groups.append(([path.absolute() for path in loose], base))
+        folders.append(Path(os.path.commonpath([path.parent for path in loose])))
     rows = []
-    for files, base in groups:
-        planned = plan_series(files, base, pattern=pattern, workers=workers, progress=progress, cancel=cancel)
-        rows.append(_series_row(planned, series_path(planned, output), codec, estimate))
-    return rows
+    for folder in folders:
+        try:
+            files, passed = (loose, []) if loose and folder is folders[-1] else list_folder(folder)
+            planned = plan_series(
+                files, folder, pattern=pattern, workers=workers, progress=progress, cancel=cancel
+            )
+            if passed:
+                note = f"archives are no members: {', '.join(path.name for path in passed)}"
+                planned = replace(planned, notes=(*planned.notes, note))
+            rows.append(_series_row(planned, series_path(planned, output), codec, estimate))
+        except DecantError as error:
+            if len(folders) == 1 or isinstance(error, Cancelled):
+                raise
+            rows.append(_failed(folder, folder, folder.name, error, "series"))
+    return _one_each(rows)
 
 
 def _series_row(planned: SeriesPlan, target: Path, codec: str, estimate: bool) -> PlanRow:
@@ -235,7 +283,7 @@ def _series_row(planned: SeriesPlan, target: Path, codec: str, estimate: bool) -
         size = _DOCUMENTS * (1 + len(planned.members) // 8) + planned.size * packed // raw
     row = PlanRow(
         planned.base, target, "series", "series", None, planned.size, size, members=len(planned.members),
-        notes=planned.notes, relative=planned.base.name, series=planned,
+        notes=planned.notes, relative=series_name(planned), series=planned,
     )  # fmt: skip
     if planned.description is None:
         return row

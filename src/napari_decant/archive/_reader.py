@@ -27,6 +27,7 @@ from napari_decant.engine import ZarrArray
 from napari_decant.errors import FormatError, MissingKey, StorageError
 from napari_decant.stores import FolderStore, Store, ZipStore, open_zip
 from napari_decant.stores._atomic import require_path
+from napari_decant.stores._positional import ParkedFile
 
 __all__ = ["Archive", "ArchivedFile"]
 
@@ -94,6 +95,8 @@ class Archive:
     ----------
     path : Path
         ``NAME.zarr.zip`` or an unpacked ``NAME.zarr`` folder.
+    parked : bool
+        Hold no file open between reads; for the parts of a nested series, which may be thousands.
 
     Attributes
     ----------
@@ -111,10 +114,12 @@ class Archive:
         As `load_manifest`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, parked: bool = False) -> None:
         self.path = path
         require_path(path)
-        self.store: Store = FolderStore(path) if path.is_dir() else open_zip(path)
+        self.store: Store = (
+            FolderStore(path) if path.is_dir() else ZipStore(ParkedFile(path)) if parked else open_zip(path)
+        )
         self._nested: dict[str, Archive] = {}
         self._pixels: ZarrArray | None = None
         try:
@@ -167,8 +172,13 @@ class Archive:
         facts = self.attributes.get("decant")
         return facts if isinstance(facts, dict) else {}
 
-    def files(self) -> Iterator[ArchivedFile]:
+    def files(self, member: str | None = None) -> Iterator[ArchivedFile]:
         """The original files, each checked as far as its numbers go, in manifest order.
+
+        Parameters
+        ----------
+        member : str, optional
+            Only the file of this name; nothing of the others is looked at.
 
         Raises
         ------
@@ -176,6 +186,9 @@ class Archive:
             The numbers of the manifest and of the arrays contradict each other.
         """
         manifest = self.manifest
+        if manifest.mode != "series" and member not in (None, manifest.original_name):
+            return
+        members = [found for found in manifest.members if member in (None, found.relpath)]
         if manifest.mode == "verbatim":
             yield self._whole(manifest)
         elif manifest.mode == "byte-exact":
@@ -191,11 +204,11 @@ class Archive:
                 )
             )
         elif manifest.series_consolidated:
-            for member in manifest.members:
-                yield self._exact(member)
+            for found in members:
+                yield self._exact(found)
         else:
-            for member in manifest.members:
-                yield self._nested_file(member)
+            for found in members:
+                yield self._nested_file(found)
 
     def _array(self, name: str) -> ZarrArray:
         try:
@@ -280,24 +293,43 @@ class Archive:
                     f"plane_order of {self.path} does not fit its pixel array; the manifest is damaged"
                 )
 
-    def _nested_file(self, member: Member) -> ArchivedFile:
+    def part_path(self, member: Member) -> Path:
+        """Where the archive of a member of a nested series lies.
+
+        Raises
+        ------
+        FormatError
+            It is not there, or not beside the manifest.
+        """
         name = member.subarchive
         if not name or "/" in name or "\\" in name or name in (".", ".."):
             raise FormatError(f"{self.path} names the part {name!r}, which is not beside its manifest")
+        path = self.path / name
+        if not path.is_file():
+            raise FormatError(f"{self.path} lacks its part {name!r}; the archive is incomplete")
+        return path
+
+    def _nested_file(self, member: Member) -> ArchivedFile:
+        name, path = member.subarchive, self.part_path(member)
         if name not in self._nested:
-            path = self.path / name
-            if not path.is_file():
-                raise FormatError(f"{self.path} lacks its part {name!r}; the archive is incomplete")
-            self._nested[name] = Archive(path)
-        part = self._nested[name]
-        if part.manifest.mode == "series":
-            raise FormatError(
-                f"the part {name!r} of {self.path} is a series itself; such archives are not read"
-            )
-        (file,) = part.files()
-        if (file.size, file.sha256) != (member.original_size, member.original_sha256):
-            raise FormatError(f"the part {name!r} of {self.path} holds another file than the manifest says")
+            self._nested[name] = Archive(path, parked=True)
+        file = self._nested[name].only_file(member)
         return ArchivedFile(
             member.relpath, file.size, file.sha256, file.byteorder, file.husk, file.husk_size, file.pixels,
             file.pages, file.indices, file.plane_order,
         )  # fmt: skip
+
+    def only_file(self, member: Member) -> ArchivedFile:
+        """The file of an archive that is a part of a nested series.
+
+        Raises
+        ------
+        FormatError
+            It is not the one that the series means.
+        """
+        if self.manifest.mode == "series":
+            raise FormatError(f"the part {self.path} is a series itself; such archives are not read")
+        (file,) = self.files()
+        if (file.size, file.sha256) != (member.original_size, member.original_sha256):
+            raise FormatError(f"the part {self.path} holds another file than the manifest of its series says")
+        return file

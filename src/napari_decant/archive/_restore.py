@@ -12,7 +12,7 @@ from typing import Any
 from napari_decant.archive._encode import Counter
 from napari_decant.archive._hashing import FollowingHasher, hash_whole
 from napari_decant.archive._manifest import MANIFEST_KEY, safe_relpath
-from napari_decant.archive._names import natural_key, real_name
+from napari_decant.archive._names import natural_key, real_name, stored_name
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._rebuild import UNIT, rebuild
 from napari_decant.archive._report import RestoreReport
@@ -125,7 +125,7 @@ def restore(
     path, folder = Path(archive), Path(output_dir)
     cancel = cancel or CancelToken()
     with Archive(path) as opened:
-        files = [file for file in opened.files() if member is None or file.name == member]
+        files = list(opened.files(None if member is None else stored_name(member)))
         if not files:
             raise UsageError(f"{path} has no member {member!r}; `info` lists them")
         facts = _facts(opened)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,12 +17,11 @@ from napari_decant.archive._source import Source
 from napari_decant.archive._workers import ordered
 from napari_decant.errors import UnsupportedOperation, UsageError
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
-from napari_decant.stores._atomic import PARTIAL_SUFFIX
+from napari_decant.stores._atomic import PARTIAL_SUFFIX, storage_error
 
-__all__ = ["SeriesMember", "SeriesPlan", "list_folder", "plan_series"]
-
-SKIPPED_SUFFIXES = (".zarr.zip", PARTIAL_SUFFIX)
-"""Archives and unfinished files are never members: packing a folder twice must not pack the first result."""
+__all__ = ["SeriesMember", "SeriesPlan", "cannot_read", "is_ours", "list_folder", "plan_series"]
+_ARCHIVES = (".zarr.zip", ".zarr")
+_NAMED = 5  # names in a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +76,55 @@ class SeriesPlan:
         return sum(member.layout.size for member in self.members)
 
 
-def list_folder(folder: Path) -> list[Path]:
-    """Every file below a folder in natural order, but archives and unfinished files.
+def list_folder(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Every file below a folder in natural order: the members, and the archives that are passed by.
 
     Raises
     ------
     UnsupportedOperation
         There are links: what they point to could lie outside, or be packed twice.
+    StorageError
+        A folder below cannot be read.
     """
     files: list[Path] = []
+    passed: list[Path] = []
     links: list[Path] = []
-    for root, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder, onerror=cannot_read):
         here = Path(root)
-        links += [here / name for name in folders if (here / name).is_symlink()]
-        folders[:] = [name for name in folders if not name.endswith((".zarr", ".partial"))]
-        for name in names:
-            path = here / name
-            if path.is_symlink():
-                links.append(path)
-            elif not name.endswith(SKIPPED_SUFFIXES):
-                files.append(path)
+        links += [here / name for name in (*folders, *names) if (here / name).is_symlink()]
+        passed += [here / name for name in (*folders, *names) if name.endswith(_ARCHIVES)]
+        folders[:] = [name for name in folders if not is_ours(name)]
+        files += [here / name for name in names if not is_ours(name)]
     if links:
-        shown = ", ".join(str(link) for link in links[:3])
+        shown = ", ".join(str(link) for link in sorted(links)[:3])
         more = f" and {len(links) - 3} more" if len(links) > 3 else ""
         raise UnsupportedOperation(
             f"links are not archived: {shown}{more}; replace them by files or take them out"
         )
-    return sorted(files, key=lambda path: natural_key(path.relative_to(folder).as_posix()))
+
+    def by_name(path: Path) -> tuple[tuple[int, int, str], ...]:
+        return natural_key(path.relative_to(folder).as_posix())
+
+    return sorted(files, key=by_name), sorted(passed, key=by_name)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name is that of an archive, or of something unfinished, and so never a member.
+
+    Packing a folder twice must not pack the first result.
+    """
+    return name.endswith(_ARCHIVES) or (name[0] == "." and name.endswith(PARTIAL_SUFFIX))
+
+
+def cannot_read(error: OSError) -> None:
+    """Stop at a folder that cannot be listed: what is passed by in silence would be missed too late.
+
+    Raises
+    ------
+    StorageError
+        Always.
+    """
+    raise storage_error("reading", error.filename, error) from error
 
 
 def plan_series(
@@ -120,7 +141,7 @@ def plan_series(
     Parameters
     ----------
     files : sequence of Path
-        The members, all below ``base``.
+        The members, all below ``base``, in any order: they are stored in natural order of their names.
     base : Path
         Their common folder.
     pattern : str, optional
@@ -134,12 +155,16 @@ def plan_series(
         There are no files.
     UnsupportedOperation
         Two names are one name on some disks.
+    StorageError
+        A file cannot be read.
     """
     from napari_decant.archive._place import place_series
 
     if not files:
         raise UsageError(f"{base} holds no files to pack; choose another folder")
-    relpaths = [member_name(path.relative_to(base).as_posix()) for path in files]
+    named = [(member_name(path.relative_to(base).as_posix()), path) for path in dict.fromkeys(files)]
+    named.sort(key=lambda pair: natural_key(pair[0]))
+    relpaths, files = [name for name, _ in named], [path for _, path in named]
     refuse_clashes(relpaths, "the members")
 
     def look(path: Path) -> FileLayout:
@@ -155,12 +180,30 @@ def plan_series(
     listed = [member for member in members if member.layout.planes]
     images = sum(member.reason not in (Reason.NOT_TIFF, Reason.EMPTY) for member in members)
     if not listed or (len(listed) == 1 and images > 1):
-        return SeriesPlan(
-            base, tuple(members), False, notes=("no two images agree, so each gets an archive of its own",)
-        )
+        notes = ("no two images agree, so each gets an archive of its own", *_notes(members[:0], members))
+        return SeriesPlan(base, tuple(members), False, notes=notes)
     planes = tuple((m, p) for m, member in enumerate(members) for p in range(len(member.layout.planes)))
     description = place_series(members, pattern)
-    return SeriesPlan(base, tuple(members), True, description, description.notes, planes)
+    notes = (*description.notes, *_notes(members, members))
+    return SeriesPlan(base, tuple(members), True, description, notes, planes)
+
+
+def _notes(beside: Sequence[SeriesMember], members: Sequence[SeriesMember]) -> Iterator[str]:
+    """Files that are empty, and those that are kept whole beside the image."""
+    empty = [member.relpath for member in members if member.reason == Reason.EMPTY]
+    if empty:
+        yield f"{_some(empty)} {'is' if len(empty) == 1 else 'are'} empty"
+    others: dict[str, list[str]] = {}
+    for member in beside:
+        if member.reason not in (None, Reason.EMPTY):
+            others.setdefault(str(member.reason), []).append(member.relpath)
+    for reason, names in others.items():
+        yield f"{_some(names)} {'is' if len(names) == 1 else 'are'} kept whole beside the image ({reason})"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _fit_together(members: list[SeriesMember]) -> list[SeriesMember]:

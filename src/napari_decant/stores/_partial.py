@@ -35,14 +35,11 @@ _FOREIGN_SECONDS = 24 * 3600.0  # what another machine has not touched for so lo
 def _machine() -> str:
     """Tells apart machines, and containers of one machine, that write to a common disk."""
     facts = [socket.gethostname()]
-    for read in (
-        lambda: Path("/etc/machine-id").read_text(),
-        lambda: os.readlink("/proc/self/ns/pid"),  # the same number is another process elsewhere
-    ):
-        try:
-            facts.append(read())
-        except (OSError, ValueError):  # other systems have no such file
-            facts.append("")
+    try:
+        facts.append(Path("/etc/machine-id").read_text())
+        facts.append(os.readlink("/proc/self/ns/pid"))  # the same number is another process elsewhere
+    except (OSError, ValueError):  # other systems have no such files
+        facts.append("")
     return hashlib.sha256("|".join(facts).encode(errors="replace")).hexdigest()[:6]
 
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from napari_decant.errors import StorageError, UnsafeInput
 
-__all__ = ["BytesFile", "LocalFile", "PositionalFile"]
+__all__ = ["BytesFile", "LocalFile", "ParkedFile", "PositionalFile"]
 
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 # A pipe in place of a file must not hang the open; on regular files the flag does nothing.
@@ -183,6 +183,49 @@ class LocalFile(PositionalFile):
     def close(self) -> None:
         """See `PositionalFile.close`."""
         self._handle = None
+
+
+class ParkedFile(PositionalFile):
+    """A file of this machine that is open only while it is read: thousands need no more handles than threads.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; it must stay as it is.
+
+    Raises
+    ------
+    StorageError, UnsafeInput
+        As `LocalFile`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.uri = str(path)
+        self._path: str | Path | None = path
+        with LocalFile(path) as file:
+            self.size = file.size
+
+    def _opened(self) -> LocalFile:
+        if self._path is None:
+            raise StorageError(f"{self.uri} is closed")
+        file = LocalFile(self._path)
+        if file.size != self.size:
+            raise StorageError(f"{self.uri} changed while it was read; read it again")
+        return file
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """See `PositionalFile.read_at`."""
+        with self._opened() as file:
+            return file.read_at(offset, length)
+
+    def read_into(self, offset: int, out: memoryview) -> None:
+        """See `PositionalFile.read_into`."""
+        with self._opened() as file:
+            file.read_into(offset, out)
+
+    def close(self) -> None:
+        """See `PositionalFile.close`."""
+        self._path = None
 
 
 class BytesFile(PositionalFile):
