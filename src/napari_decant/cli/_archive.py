@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +17,7 @@ from napari_decant.cli._common import (
     clear,
     complain,
     each,
+    executor_at,
     human_size,
     parse_size,
     progress_for,
@@ -28,8 +27,6 @@ from napari_decant.cli._common import (
 from napari_decant.errors import UsageError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from napari_decant.archive import BatchReport, BatchRow, PlanRow
 
 __all__ = ["info", "pack", "restore", "verify"]
@@ -87,7 +84,7 @@ def pack(
     clear(progress)
     if dry_run:
         return _show_plan(rows, json)
-    with _executor(cluster) as executor:
+    with executor_at(cluster) as executor:
         report = archive.pack_batch(
             rows, codec=codec, levels=levels, workers=workers, memory=limit, overwrite=overwrite,
             executor=executor, progress=progress, cancel=cancel,
@@ -124,24 +121,6 @@ def _report_folder(paths: list[Path], output: Path | None) -> Path | None:
     if output is not None:
         return output if folders or len(paths) > 1 else None
     return folders[0] if len(paths) == 1 and folders else None
-
-
-@contextmanager
-def _executor(address: str | None) -> Iterator[Executor | None]:
-    if address is None:
-        yield None
-        return
-    try:
-        import distributed
-    except ImportError as error:
-        raise UsageError('--cluster needs Dask; run: pip install "napari-decant[cluster]"') from error
-    connect: Any = distributed.Client  # its hints are incomplete
-    try:
-        client = connect(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"no Dask scheduler answers at {address} ({error}); check the address") from error
-    with client:
-        yield client.get_executor(pure=False, retries=0)
 
 
 def _what(mode: str, reason: str | None, axes: tuple[str, ...], shape: tuple[int, ...], members: int) -> str:

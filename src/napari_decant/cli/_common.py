@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +27,7 @@ __all__ = [
     "clear",
     "complain",
     "each",
+    "executor_at",
     "human_size",
     "parse_size",
     "progress_for",
@@ -159,3 +162,28 @@ def each(paths: list[Path], work: Callable[[Path], tuple[dict[str, Any], str, bo
     if as_json:
         say_json({"ok": code == 0, "results": results})
     return code
+
+
+@contextmanager
+def executor_at(address: str | None) -> Iterator[Executor | None]:
+    """The executor of a Dask scheduler; None without an address.
+
+    Raises
+    ------
+    UsageError
+        Dask is not installed, or no scheduler answers.
+    """
+    if address is None:
+        yield None
+        return
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError('--cluster needs Dask; run: pip install "napari-decant[cluster]"') from error
+    connect: Any = distributed.Client  # its hints are incomplete
+    try:
+        client = connect(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no Dask scheduler answers at {address} ({error}); check the address") from error
+    with client:
+        yield client.get_executor(pure=False, retries=0)

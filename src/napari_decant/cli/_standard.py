@@ -7,10 +7,25 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from napari_decant.cli._common import Json, Quiet, app, cancel, clear, complain, progress_for, say, say_json
+from napari_decant.cli._common import (
+    Json,
+    Memory,
+    Quiet,
+    Workers,
+    app,
+    cancel,
+    clear,
+    complain,
+    executor_at,
+    human_size,
+    parse_size,
+    progress_for,
+    say,
+    say_json,
+)
 from napari_decant.errors import Cancelled, DecantError, UsageError
 
-__all__ = ["check"]
+__all__ = ["check", "export"]
 
 Standard = Annotated[
     str, Parameter(help="dca-0.1, or dca-0.2 (one small level instead of three; labels may be decimated).")
@@ -72,3 +87,94 @@ def check(
     if json:
         say_json({"ok": code == 0, "results": results})
     return code
+
+
+@app.command
+def export(
+    image: Annotated[str, Parameter(negative=())],
+    *,
+    output: Annotated[
+        Path,
+        Parameter(("--output", "-o"), help="NAME.zarr (a folder) or NAME.ozx (one file)."),
+    ],
+    standard: Standard = "dca-0.1",
+    inner: ImagePath = None,
+    quantize: Annotated[
+        bool, Parameter(negative=(), help="Store as uint16 what is neither uint8 nor uint16; it is recorded.")
+    ] = False,
+    quantize_range: Annotated[
+        tuple[float, float] | None, Parameter(help="Quantise this range instead of that of the data.")
+    ] = None,
+    labels: Annotated[
+        bool | None, Parameter(help="The values are labels (or are not), whatever the source says.")
+    ] = None,
+    keep_label_type: Annotated[bool, Parameter(negative=(), help="Do not convert labels to uint32.")] = False,
+    compression: Annotated[int, Parameter(help="Level of zstd; above 3 the standard is not met.")] = 1,
+    shuffle: Annotated[
+        bool | None,
+        Parameter(help="Shuffle bytes before zstd; by default floats only. Smaller, but fewer readers."),
+    ] = None,
+    verify: Annotated[bool, Parameter(help="Read every chunk back and compare its hash.")] = True,
+    cluster: Annotated[
+        str | None, Parameter(help="Address of a Dask scheduler; its workers must see the same folders.")
+    ] = None,
+    dry_run: Annotated[bool, Parameter(negative=(), help="Say what it would take.")] = False,
+    overwrite: Annotated[bool, Parameter(negative=(), help="Replace what exists.")] = False,
+    workers: Workers = None,
+    memory: Memory = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Write any image, with its labels, or a plate, as OME-Zarr 0.5 that follows the array standard.
+
+    Parameters
+    ----------
+    image
+        OME-Zarr, an archive, or a TIFF.
+    """
+    from napari_decant import standard as rules
+
+    asked: dict[str, Any] = {
+        "standard": standard,
+        "image": inner,
+        "quantize": quantize_range or quantize,
+        "labels": labels,
+        "keep_label_type": keep_label_type,
+        "memory": parse_size(memory),
+        "workers": workers,
+    }
+    if dry_run:
+        plan = rules.plan_export(image, output, **asked)
+        say_json(plan) if json else say("\n".join([plan["sentence"], *plan["notes"]]))
+        return 0
+    progress = progress_for(quiet)
+    try:
+        with executor_at(cluster) as executor:
+            report = rules.export(
+                image,
+                output,
+                **asked,
+                compression=compression,
+                shuffle=shuffle,
+                verify=verify,
+                overwrite=overwrite,
+                executor=executor,
+                progress=progress,
+                cancel=cancel,
+            )
+    finally:
+        clear(progress)
+    if json:
+        say_json({"ok": True, **report.to_json()})
+        return 0
+    written = report.written
+    checked = "; every chunk was read back and compared" if written.verified else ""
+    resumed = f", {written.resumed_shards:,} shards of an earlier run kept" if written.resumed_shards else ""
+    say(
+        f"{written.target}: {human_size(written.raw_bytes)} of voxels in {human_size(written.size)},"
+        f" {written.images:,} image(s), {written.shards:,} shard(s){resumed}{checked}"
+    )
+    for note in report.notes:
+        say(f"  note: {note}")
+    say(report.check.to_text())
+    return 0

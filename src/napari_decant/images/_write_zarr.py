@@ -285,6 +285,7 @@ def _image_ome(image: PlannedImage, stage: Stage) -> dict[str, Any]:
         method=image.method,
         label=given.label,
         rendering=rendering,
+        beside_image=image.path.rpartition("/")[0].rpartition("/")[2] == "labels",
     )
 
 

@@ -120,6 +120,7 @@ def image_ome(
     method: str,
     label: LabelInfo | None,
     rendering: Mapping[str, Any] | None,
+    beside_image: bool = False,
 ) -> dict[str, Any]:
     """OME attributes of one image.
 
@@ -134,6 +135,8 @@ def image_ome(
     label : LabelInfo or None
     rendering : mapping or None
         See `omero`.
+    beside_image : bool
+        Whether it is a label image below the image that it belongs to.
     """
     described = []
     for axis in axes:
@@ -160,14 +163,14 @@ def image_ome(
     }
     content: dict[str, Any] = {"multiscales": [entry]}
     if label is not None:
-        return ome_document("LabelImage", content | {"image-label": _label(label)})
+        return ome_document("LabelImage", content | {"image-label": _label(label, beside_image)})
     if rendering is not None:
         content["omero"] = rendering
     return ome_document("Image", content)
 
 
-def _label(label: LabelInfo) -> dict[str, Any]:
-    content: dict[str, Any] = {"source": {"image": label.source or "../../"}}
+def _label(label: LabelInfo, beside_image: bool) -> dict[str, Any]:
+    content: dict[str, Any] = {"source": {"image": "../../"}} if beside_image else {}
     if label.colors:
         content["colors"] = [
             {"label-value": value, "rgba": list(rgba)} for value, rgba in label.colors.items()

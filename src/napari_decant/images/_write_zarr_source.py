@@ -120,8 +120,7 @@ class VolumeSource:
     def set_cache(self, nbytes: int) -> None:
         """Keep up to ``nbytes`` of decoded chunks for the next read."""
         if isinstance(self._array, LazyArray):
-            cache = ChunkCache(nbytes)
-            self._array = self._array._view(_cache=cache, _token=cache.new_token())
+            self._array = self._array.with_cache(ChunkCache(nbytes))
 
     def _bands(self) -> tuple[int, ...]:
         """Pieces of an array without chunks: some rows, or some planes."""
@@ -167,5 +166,5 @@ class VolumeSource:
 
 
 def _decodes_by_parts(array: Any) -> bool:
-    source = array._source if isinstance(array, LazyArray) else None
+    source = array.source if isinstance(array, LazyArray) else None
     return isinstance(source, ZarrSource) and bool(source.array.decoder.partial)
