@@ -20,7 +20,7 @@ from tests.support.tiffwriter import write_tiff
 
 from napari_decant.archive import pack
 from napari_decant.errors import DecantError, FormatError, StorageError
-from napari_decant.plugin import get_reader, sample_data
+from napari_decant.plugin import get_reader, sample_data, view
 from napari_decant.plugin._layers import LayerData
 from napari_decant.plugin._open import read_layers
 from napari_decant.plugin._opened import opened_behind
@@ -339,3 +339,11 @@ def test_the_sample_opens() -> None:
     layers = sample_data()
     assert [layer[1]["colormap"] for layer in layers] == ["#00ffff", "#ff00ff", "#ffff00"]
     assert [np.asarray(layer[0]).shape for layer in layers] == [(350, 350)] * 3
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="displays have names on Linux")
+def test_view_without_a_display_says_so(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(DecantError, match="no display"):
+        view([image])

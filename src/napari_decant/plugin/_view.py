@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from napari_decant.errors import UnsupportedOperation
+
 if TYPE_CHECKING:
     import napari
 
-__all__ = ["add_to_viewer", "open_viewer", "view"]
+__all__ = ["add_to_viewer", "has_display", "open_viewer", "view"]
+
+
+def has_display() -> bool:
+    """Whether windows can be opened."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY")
+    return not sys.platform.startswith("linux") or any(os.environ.get(name) for name in names)
 
 
 def view(paths: Sequence[Path]) -> None:
@@ -23,9 +32,13 @@ def view(paths: Sequence[Path]) -> None:
 
     Raises
     ------
+    UnsupportedOperation
+        There is no display.
     DecantError
         One of them cannot be opened; no window stays.
     """
+    if not has_display():
+        raise UnsupportedOperation("there is no display to open a window on; run this on a desktop")
     import napari
     from qtpy.QtWidgets import QApplication
 
