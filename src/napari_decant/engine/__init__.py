@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from napari_decant.engine._array import ZarrArray
 from napari_decant.engine._batch import Batch
+from napari_decant.engine._block import sample_block
 from napari_decant.engine._codecs import ChunkDecoder
 from napari_decant.engine._convert import convert_into
 from napari_decant.engine._cpu import CpuExecutor
@@ -39,4 +40,5 @@ __all__ = [
     "ZarrArray",
     "ZarrMetadata",
     "convert_into",
+    "sample_block",
 ]

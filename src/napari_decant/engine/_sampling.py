@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from napari_decant.engine._convert import accumulator_of, convert_into
 from napari_decant.engine._plan import Plan, TiledOutput
-from napari_decant.spatial import BOUNDARIES
+from napari_decant.spatial import BOUNDARIES, Sampler, SpatialResolution
 
-__all__ = ["TileSampler", "pool_dtype"]
+__all__ = ["TileSampler", "kernel_values", "pool_dtype"]
 
 
-def pool_dtype(native: np.dtype[Any], output: TiledOutput, target: np.dtype[Any]) -> np.dtype[Any]:
+def pool_dtype(
+    native: np.dtype[Any], output: TiledOutput | SpatialResolution, target: np.dtype[Any]
+) -> np.dtype[Any]:
     """Return the element type in which chunks are held for sampling.
 
     Few types, so that few kernels are compiled: nearest moves bits and keeps the type; linear keeps
@@ -30,6 +32,40 @@ def pool_dtype(native: np.dtype[Any], output: TiledOutput, target: np.dtype[Any]
         if value != round(value) or not limits.min <= value <= limits.max:
             return np.dtype(np.float64)
     return native
+
+
+def kernel_values(
+    sampler: Sampler, dtype: np.dtype[Any], fill: Any
+) -> tuple[np.dtype[Any], Any, Any, tuple[Any, ...]]:
+    """Return the types and values that a kernel takes.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    dtype : dtype
+        In which elements are held, see `pool_dtype`.
+    fill : scalar
+        Value of elements that are not stored.
+
+    Returns
+    -------
+    view : dtype
+        As what the kernel sees the elements.
+    fill, constant : scalar
+    unit : tuple
+        One, in the type of weights; empty for nearest.
+    """
+    if sampler.filter == "linear":
+        sums = accumulator_of(dtype)
+        single = sums in (np.float32, np.complex64)
+        one: tuple[Any, ...] = (np.float32(1) if single else np.float64(1),)
+        return dtype, dtype.type(fill), sums.type(sampler.constant_value), one
+    own = np.empty(1, dtype)
+    convert_into(np.array([sampler.constant_value], np.complex128 if dtype.kind == "c" else np.float64), own)
+    # only bits are moved, so types of one size share one compiled kernel
+    bits = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}.get(dtype.itemsize)
+    view = np.dtype(bits) if bits else dtype
+    return view, np.array([fill]).astype(dtype).view(view)[0], own.view(view)[0], ()
 
 
 class TileSampler:
@@ -70,24 +106,10 @@ class TileSampler:
 
     def _choose_types(self, fill: Any) -> None:
         """Decide in which types the kernel reads and writes."""
-        constant, target = self.output.sampler.constant_value, self.out.dtype
-        self._direct = target == self.dtype
-        if self._linear:
-            sums = accumulator_of(self.dtype)
-            self._view = self.dtype
-            self._fill = self.dtype.type(fill)
-            self._constant: Any = sums.type(constant)
-            single = sums in (np.float32, np.complex64)
-            self._unit: tuple[Any, ...] = (np.float32(1) if single else np.float64(1),)
-            return
-        self._unit = ()
-        own = np.empty(1, self.dtype)
-        convert_into(np.array([constant], np.complex128 if self.dtype.kind == "c" else np.float64), own)
-        # only bits are moved, so types of one size share one compiled kernel
-        bits = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}.get(self.dtype.itemsize)
-        self._view = np.dtype(bits) if bits else self.dtype
-        self._fill = np.array([fill]).astype(self.dtype).view(self._view)[0]
-        self._constant = own.view(self._view)[0]
+        self._direct = self.out.dtype == self.dtype
+        self._view, self._fill, self._constant, self._unit = kernel_values(
+            self.output.sampler, self.dtype, fill
+        )
 
     def sample(self, tile: int, buffer: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
         """Write one tile.
