@@ -15,6 +15,7 @@ __all__ = [
     "DecantError",
     "DiskFull",
     "FormatError",
+    "IncompleteFile",
     "IntegrityError",
     "MissingKey",
     "SourceChanged",
@@ -63,6 +64,10 @@ class TargetExists(UsageError):
 
 class FormatError(DecantError):
     """The input is not, or no longer, what its format says; it may be damaged."""
+
+
+class IncompleteFile(FormatError):
+    """The input ends before it is complete: it was cut short or never closed."""
 
 
 class UnsafeInput(FormatError):

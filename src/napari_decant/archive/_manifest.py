@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
+from math import prod
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -47,6 +49,8 @@ def _int64_column(values: Any) -> np.ndarray:
         return values
     if not isinstance(values, list):
         raise ValueError("is not a list")
+    if len(values) == 1 and type(values[0]) is int and 0 <= values[0] < 1 << 63:
+        return np.array(values, np.int64)  # most pages have one segment, and there may be 100,000 of them
     try:
         column = np.array(values)
     except (ValueError, OverflowError) as error:
@@ -83,6 +87,17 @@ def safe_relpath(path: str, what: str) -> str:
     return path
 
 
+@lru_cache(64)
+def _pixel_type(name: str) -> np.dtype:
+    try:
+        dtype = np.dtype(name).newbyteorder("<")
+    except TypeError as error:
+        raise ValueError(f"unknown dtype {name[:80]!r}") from error
+    if dtype.kind not in "uifc":
+        raise ValueError(f"dtype {name[:80]!r} is no pixel type")
+    return dtype
+
+
 class _Record(BaseModel):
     # Unknown keys are ignored: additive keys do not change the format (section 6).
     model_config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
@@ -111,21 +126,16 @@ class PageRecord(_Record):
             raise ValueError("a listed page has a predictor")
         if (self.tilewidth == 0) != (self.tilelength == 0):
             raise ValueError("only one of tilewidth and tilelength is given")
-        layout = self.layout()
-        if int(layout.counts.sum(dtype=np.int64)) != layout.nbytes:
+        counts = self.databytecounts
+        listed = int(counts.sum(dtype=np.int64)) if len(counts) != 1 else int(counts[0])
+        if listed != prod(self.shape) * _pixel_type(self.dtype).itemsize:
             raise ValueError("the segments do not add up to the page's pixels")
         return self
 
     def layout(self) -> PageLayout:
         """The page's layout as arrays."""
-        try:
-            dtype = np.dtype(self.dtype).newbyteorder("<")
-        except TypeError as error:
-            raise ValueError(f"unknown dtype {self.dtype!r}") from error
-        if dtype.kind not in "uifc":
-            raise ValueError(f"dtype {self.dtype!r} is no pixel type")
         return PageLayout(
-            tuple(self.shape), dtype, self.dataoffsets, self.databytecounts,
+            tuple(self.shape), _pixel_type(self.dtype), self.dataoffsets, self.databytecounts,
             self.planarconfig, self.rowsperstrip, self.tilewidth, self.tilelength,
         )  # fmt: skip
 

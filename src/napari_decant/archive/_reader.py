@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any, Self
 
@@ -193,7 +194,7 @@ class Archive:
             yield self._whole(manifest)
         elif manifest.mode == "byte-exact":
             yield self._exact(
-                Member(
+                Member.model_construct(
                     relpath=manifest.original_name,
                     original_size=manifest.original_size,
                     original_sha256=manifest.original_sha256,
@@ -278,17 +279,21 @@ class Archive:
                 )
         if file.pixels is None:
             return
-        shape = file.pixels.shape
+        shape, dtype = tuple(file.pixels.shape), file.pixels.dtype.newbyteorder("<")
+        known: dict[int, int] = {}  # planes, by the dimensions of a page
         for record, page in zip(records, file.pages, strict=True):
-            leading = shape[: len(shape) - len(page.shape)]
-            planes = int(np.prod(leading, dtype=object))
-            if shape[len(leading) :] != page.shape or record.index >= planes:
+            ndim = len(page.shape)
+            leading = len(shape) - ndim
+            planes = known.get(ndim)
+            if planes is None:
+                planes = known[ndim] = prod(shape[: max(0, leading)])
+            if shape[leading:] != page.shape or record.index >= planes:
                 raise FormatError(
                     f"page {record.index} of {where} does not lie in its pixel array; the manifest is damaged"
                 )
-            if file.pixels.dtype.newbyteorder("<") != page.dtype:
+            if dtype != page.dtype:
                 raise FormatError(f"page {record.index} of {where} has another dtype than its pixel array")
-            if file.plane_order and len(file.plane_order) != len(leading):
+            if file.plane_order and len(file.plane_order) != leading:
                 raise FormatError(
                     f"plane_order of {self.path} does not fit its pixel array; the manifest is damaged"
                 )

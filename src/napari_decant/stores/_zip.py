@@ -7,7 +7,7 @@ import threading
 import zlib
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from napari_decant.errors import FormatError, MissingKey, StorageError, UnsafeInput, UnsupportedOperation
 from napari_decant.stores._base import Extent, Store
@@ -25,6 +25,7 @@ from napari_decant.stores._zip_directory import (
     ZipLimits,
     read_zip_directory,
 )
+from napari_decant.stores._zip_headers import check_headers
 
 __all__ = ["ZipStore"]
 
@@ -51,6 +52,8 @@ class ZipStore(Store):
         Caps on what the file may ask for.
     strict : bool, optional
         Refuse duplicate names, for verifying and restoring.
+    directory : ZipDirectory, optional
+        Use this one instead of the file's own, for a file that has lost its end.
 
     Attributes
     ----------
@@ -66,24 +69,31 @@ class ZipStore(Store):
     """
 
     def __init__(
-        self, file: PositionalFile, limits: ZipLimits | None = None, *, strict: bool = False
+        self,
+        file: PositionalFile,
+        limits: ZipLimits | None = None,
+        *,
+        strict: bool = False,
+        directory: ZipDirectory | None = None,
     ) -> None:
         self._file, self._limits, self._strict = file, limits or ZipLimits(), strict
         self.uri, self.remote = file.uri, file.remote
         try:
-            self.entries: ZipDirectory = read_zip_directory(file, self._limits)
+            self.entries: ZipDirectory = (
+                read_zip_directory(file, self._limits) if directory is None else directory
+            )
             self._refuse()
         except BaseException:
             file.close()
             raise
-        directory = self.entries
+        found = self.entries
         # Lists answer ten times faster than arrays where one number is asked for.
-        self._size: list[int] = directory.size.tolist()
-        self._compressed: list[int] = directory.compressed.tolist()
-        self._header: list[int] = directory.header.tolist()
-        self._limit: list[int] = directory.next_header.tolist()
-        self._method: list[int] = directory.method.tolist()
-        self._flags: list[int] = directory.flags.tolist()
+        self._size: list[int] = found.size.tolist()
+        self._compressed: list[int] = found.compressed.tolist()
+        self._header: list[int] = found.header.tolist()
+        self._limit: list[int] = found.next_header.tolist()
+        self._method: list[int] = found.method.tolist()
+        self._flags: list[int] = found.flags.tolist()
         self._data_offset: dict[int, int] = {}
         self._lock = (
             threading.Lock()
@@ -182,6 +192,17 @@ class ZipStore(Store):
         if start + entry.compressed_size > self._limit[index]:
             raise FormatError(self._damaged(index, "runs into the next one"))
         return start
+
+    def check_headers(self, step: Callable[[], None] = lambda: None) -> Iterator[tuple[str, str]]:
+        """Compare all local headers with the directory; yield the name and the fault of each wrong entry.
+
+        Parameters
+        ----------
+        step : callable
+            Called now and then; may raise to stop.
+        """
+        self._check_open()
+        return check_headers(self._file, self.entries, step)
 
     def _damaged(self, index: int, what: str) -> str:
         return f"{self.uri} is damaged: entry {self.entries.names[index][:80]!r} {what}"

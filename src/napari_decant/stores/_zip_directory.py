@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from napari_decant.errors import FormatError, UnsafeInput
+from napari_decant.errors import FormatError, IncompleteFile, UnsafeInput
 from napari_decant.stores._keys import unsafe_name_reason
 from napari_decant.stores._positional import PositionalFile
 
@@ -143,9 +143,23 @@ class ZipDirectory(Sequence[ZipEntry]):
     raw_names: list[bytes]
     tail: bytes
     tail_offset: int
-    duplicates: tuple[str, ...] = ()
-    unsafe: tuple[tuple[str, str], ...] = ()
-    by_name: dict[str, int] = field(default_factory=dict)
+    duplicates: tuple[str, ...] = field(init=False, default=())
+    unsafe: tuple[tuple[str, str], ...] = field(init=False)
+    by_name: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_name = {name: i for i, name in enumerate(self.names)}
+        if len(self.by_name) != len(self.names):
+            seen: set[str] = set()
+            twice = (n for n in self.names if n in seen or seen.add(n))  # type: ignore[func-returns-value]
+            self.duplicates = tuple(dict.fromkeys(twice))
+        unsafe = [
+            (name, reason)
+            for name in self.names
+            if (reason := unsafe_name_reason(name[:-1] if name[-1:] == "/" else name)) is not None
+        ]
+        unsafe += [(self.names[i], "is a link") for i in np.flatnonzero(self.links).tolist()]
+        self.unsafe = tuple(unsafe)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -186,7 +200,7 @@ def _find_end(file: PositionalFile, tail: bytes) -> tuple[int, tuple[Any, ...]]:
         if at + _END.size + fields[7] == len(tail):
             return at, fields
         at -= 1
-    raise FormatError(
+    raise IncompleteFile(
         f"{file.uri} is incomplete (no end record): it was cut short, never closed, or is no zip file;"
         " copy it again from its source"
     )
@@ -337,23 +351,11 @@ def _parse(
         column["size"][i], column["compressed"][i], column["offset"][i] = values
     names = _decode_names(uri, raw, column["flags"])
     next_header = _check_layout(uri, names, column, rows["name"].astype(np.int64), offset)
-    by_name = {name: i for i, name in enumerate(names)}
-    duplicates: tuple[str, ...] = ()
-    if len(by_name) != count:
-        seen: set[str] = set()
-        duplicates = tuple(dict.fromkeys(n for n in names if n in seen or seen.add(n)))  # type: ignore[func-returns-value]
     mode = (rows["external"] >> np.uint32(16)).astype(np.int64)
     links = (rows["made_by"] >> 8 == 3) & ((mode & 0o170000) == stat.S_IFLNK)
-    unsafe = [
-        (name, reason)
-        for name in names
-        if (reason := unsafe_name_reason(name[:-1] if name[-1:] == "/" else name)) is not None
-    ]
-    unsafe += [(names[i], "is a link") for i in np.flatnonzero(links).tolist()]
     return ZipDirectory(
         uri, names, comment, offset, column["flags"], column["method"], column["crc"], column["compressed"],
-        column["size"], column["offset"], links, next_header, raw, tail, tail_offset, duplicates,
-        tuple(unsafe), by_name,
+        column["size"], column["offset"], links, next_header, raw, tail, tail_offset,
     )  # fmt: skip
 
 
