@@ -152,7 +152,7 @@ class DeleteDialog(QDialog):
     def _cancel(self) -> None:
         if self._batch is not None:
             self.footer.stopping()
-            self.desk.runner.cancel(reversed(self._batch.jobs))
+            self.desk.runner.cancel(self._batch.jobs)
 
     def _on_job(self, job: Job) -> None:
         if self._batch is None or job.id not in self._jobs:

@@ -58,14 +58,14 @@ class Desk(QObject):
         """Load in the background what the first file will need."""
         self.runner.warm(Task("warm"))
 
-    def begin(self, folders: Iterable[Path]) -> None:
+    def begin(self, folders: Iterable[str]) -> None:
         """Remember the folders that are written to, for the case that the program is killed."""
-        self._busy.update({str(folder) for folder in folders})
+        self._busy.update(set(folders))
         self._keep()
 
-    def end(self, folders: Iterable[Path]) -> None:
+    def end(self, folders: Iterable[str]) -> None:
         """Forget folders again."""
-        self._busy.subtract({str(folder) for folder in folders})
+        self._busy.subtract(set(folders))
         self._keep()
 
     def _keep(self) -> None:

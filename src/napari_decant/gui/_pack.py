@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +140,14 @@ class PackPanel(JobPanel):
             },
         )
         what = paths[0].name if len(paths) == 1 else count(len(paths), "dropped item")
-        self.look_at(task, f"Looking at {what}", self._planned, lambda job: self._looked(paths))
+        found = 0
+
+        def planned(part: Any) -> None:
+            nonlocal found
+            found += 0 if isinstance(part, LeftOut) else len(part)
+            self._planned(part)
+
+        self.look_at(task, f"Looking at {what}", planned, lambda job: self._looked(paths, found))
 
     def _planned(self, part: Any) -> None:
         if isinstance(part, LeftOut):
@@ -149,7 +156,7 @@ class PackPanel(JobPanel):
         new = [planned for planned in part if planned.row.source not in self._known]
         self._known.update(planned.row.source for planned in new)
         self.rows.add(self._row(planned) for planned in new)
-        self.refresh()
+        self.refresh_soon()
 
     def _row(self, planned: Planned) -> Row:
         plan = planned.row
@@ -189,17 +196,12 @@ class PackPanel(JobPanel):
         else:
             self.note(f"{first} holds no TIFF files. Choose another folder, or add its files themselves.")
 
-    def _looked(self, paths: Sequence[Path]) -> None:
-        folders = [path for path in paths if self._rows_below(path) > 1]
-        if folders and not self.desk.settings.series:
-            folder = folders[0]
+    def _looked(self, paths: Sequence[Path], found: int) -> None:
+        if len(paths) == 1 and found > 1 and not self.desk.settings.series:
             self.note(
-                f"Are the {self._rows_below(folder):,} files in {folder.name} one series?",
+                f"Are the {found:,} files in {paths[0].name} one series?",
                 Action("Make one image of them", "series", "One archive for the folder", self._as_series),
             )
-
-    def _rows_below(self, path: Path) -> int:
-        return sum(1 for row in self.rows.root.children if row.path is not None and path in row.path.parents)
 
     def _as_series(self) -> None:
         self.desk.settings.series = True
@@ -256,17 +258,19 @@ class PackPanel(JobPanel):
     def pack(self, rows: Sequence[Row]) -> None:
         """Pack some rows."""
         settings = self.desk.settings
-        work = []
-        for row in rows:
-            arguments = {
-                "planned": row.data,
-                "codec": settings.codec,
-                "pyramid": settings.pyramid,
-                "workers": settings.workers or None,
-                "overwrite": settings.replace,
-            }
-            work.append((row, Job("pack", row.name, Task("pack", arguments), max(0, row.size))))
-        self.run(work, (row.data.row.target.parent for row in rows))
+        options = {
+            "codec": settings.codec,
+            "pyramid": settings.pyramid,
+            "workers": settings.workers or None,
+            "overwrite": settings.replace,
+        }
+
+        def work() -> Iterator[tuple[Row, Job, str]]:
+            for row in rows:
+                task = Task("pack", {"planned": row.data, **options})
+                yield row, Job("pack", row.name, task, max(0, row.size)), row.data.folder
+
+        self.run(work(), len(rows))
 
     def done(self, row: Row, job: Job) -> None:
         """See `JobPanel.done`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from qtpy.QtCore import QPoint, Qt, QUrl, Signal
+from qtpy.QtCore import QPoint, Qt, QTimer, QUrl, Signal
 from qtpy.QtGui import QDesktopServices, QGuiApplication, QKeySequence
 from qtpy.QtWidgets import QFileDialog, QMenu, QSizePolicy, QVBoxLayout, QWidget
 
@@ -24,6 +26,8 @@ from napari_decant.gui.jobs import Batch, Job, JobState, Task
 __all__ = ["JobPanel", "Summary"]
 
 _NARROW = 44  # in heights of the font
+_SLICE_SECONDS = 0.012  # of queueing, then the window gets to draw and to answer
+_REFRESH_MS = 80
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,13 @@ class JobPanel(QWidget):
         self.batch: Batch | None = None
         self._rows: dict[int, Row] = {}
         self._looks: dict[int, _Look] = {}
-        self._folders: tuple[Path, ...] = ()
+        self._feed: Iterator[tuple[Row, Job, str]] = iter(())
+        self._feeding = False
+        self._folders: set[str] = set()
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(_REFRESH_MS)
+        self._soon.timeout.connect(self.refresh)
         self.card: Card | None = None
         self._narrow: bool | None = None
         self._build()
@@ -163,6 +173,11 @@ class JobPanel(QWidget):
             for part in (self.drop, self.table, self.footer):
                 part.set_narrow(narrow)
         super().resizeEvent(event)
+
+    def refresh_soon(self) -> None:
+        """Refresh a moment later, once for many changes."""
+        if not self._soon.isActive():
+            self._soon.start()
 
     def refresh(self) -> None:
         """Bring buttons and areas in line with the rows."""
@@ -293,26 +308,54 @@ class JobPanel(QWidget):
         self.start()
         self.refresh()
 
-    def run(self, work: Iterable[tuple[Row, Job]], folders: Iterable[Path] = ()) -> None:
-        """Queue jobs for rows, into the run that is under way or a new one."""
-        pairs = list(work)
-        if not pairs:
+    def run(self, work: Iterable[tuple[Row, Job, str]], count: int) -> None:
+        """Queue jobs for rows, into the run that is under way or a new one.
+
+        Parameters
+        ----------
+        work : iterable of (Row, Job, str)
+            Each with the folder that the job writes to. Taken bit by bit, so it may be long.
+        count : int
+            How many there are.
+        """
+        if not count:
             return
         self.put_card_away()
+        first = self.batch is None
         if self.batch is None:
             self.batch = Batch(self.KEY)
-            self._folders = ()
+            self._folders = set()
+        self.batch.expect(count)
+        if first:
             self.footer.show_batch(self.batch)
-        new = tuple(dict.fromkeys(folders))
-        self.desk.begin(new)
-        self._folders += new
-        for row, job in pairs:
+        self._feed = itertools.chain(self._feed, work)
+        if not self._feeding:
+            self._feeding = True
+            self._feed_some()
+
+    def _feed_some(self) -> None:
+        end = time.monotonic() + _SLICE_SECONDS
+        jobs: list[Job] = []
+        folders: set[str] = set()
+        for row, job, folder in self._feed:
             self._rows[job.id] = row
             row.mark, row.word, row.detail, row.fraction = Mark.QUEUED, "", "", 0.0
-        self.rows.touch_all()
-        jobs = [job for _, job in pairs]
-        self.batch.add(jobs)
-        self.desk.runner.submit(jobs)
+            jobs.append(job)
+            folders.add(folder)
+            if time.monotonic() > end:
+                QTimer.singleShot(1, self._feed_some)
+                break
+        else:
+            self._feeding = False
+        new = folders - self._folders - {""}
+        if new:
+            self._folders |= new
+            self.desk.begin(new)
+        if self.batch is not None and jobs:
+            self.batch.add(jobs)
+            self.desk.runner.submit(jobs)
+        self.table.viewport().update()
+        self.refresh_soon()
         self.progressed.emit()
 
     def _on_work(self, job: Job) -> None:
@@ -333,6 +376,7 @@ class JobPanel(QWidget):
             self._show_detail(row)
         if self.batch is not None and self.batch.over:
             self._finish(self.batch)
+        self.refresh_soon()
         self.progressed.emit()
 
     def _finish(self, batch: Batch) -> None:
@@ -365,10 +409,14 @@ class JobPanel(QWidget):
             self.refresh()
 
     def cancel(self) -> None:
-        """Stop the run."""
+        """Stop the run; what was not even queued yet stays as it is."""
         if self.batch is not None:
+            self._feed = iter(())
+            self.batch.expect(0)
             self.footer.stopping()
-            self.desk.runner.cancel(reversed(self.batch.jobs))
+            self.desk.runner.cancel(self.batch.jobs)
+            if self.batch.over:
+                self._finish(self.batch)
 
     def cancel_rows(self, rows: Iterable[Row]) -> None:
         """Stop the work on some rows."""

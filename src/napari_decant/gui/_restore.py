@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,25 +204,23 @@ class RestorePanel(JobPanel):
         self.question = box
 
     def _restore(self, pairs: Sequence[tuple[Row, list[Row]]], *, overwrite: bool) -> None:
-        work = []
-        folders = []
-        for row, chosen in pairs:
-            target = self._target(row)
-            if target is None:
-                continue
-            everything = len(chosen) == len(row.children)
-            arguments = {
-                "path": row.path,
-                "folder": target,
-                "members": None if everything else [child.name for child in chosen],
-                "overwrite": overwrite,
-                "workers": self.desk.settings.workers or None,
-            }
-            size = sum(child.size for child in chosen)
-            work.append((row, Job("restore", row.name, Task("restore", arguments), size)))
-            folders.append(target)
-        self.run(work, folders)
-        self.refresh()
+        workers = self.desk.settings.workers or None
+
+        def work() -> Iterator[tuple[Row, Job, str]]:
+            for row, chosen in pairs:
+                everything = len(chosen) == len(row.children)
+                arguments = {
+                    "path": row.path,
+                    "folder": self._target(row),
+                    "members": None if everything else [child.name for child in chosen],
+                    "overwrite": overwrite,
+                    "workers": workers,
+                }
+                size = sum(child.size for child in chosen)
+                job = Job("restore", row.name, Task("restore", arguments), size)
+                yield row, job, str(arguments["folder"])
+
+        self.run(work(), len(pairs))
 
     def done(self, row: Row, job: Job) -> None:
         """See `JobPanel.done`."""

@@ -100,6 +100,11 @@ class Table(QTreeView):
     def _sort(self, column: int) -> None:
         self.rows.sort(column, self.header().sortIndicatorOrder())
 
+    def selectAll(self) -> None:  # noqa: N802
+        """Select every row, also those that no scrolling has shown yet."""
+        self.rows.show_all()
+        super().selectAll()
+
     def current(self) -> Row | None:
         """The row that the cursor is on."""
         index = self.currentIndex()

@@ -23,6 +23,15 @@ from napari_decant.gui._theme import Look
 __all__ = ["ROW", "RowDelegate", "RowModel"]
 
 ROW = Qt.ItemDataRole.UserRole + 1
+_PAGE = 4000
+_PLAIN = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+_FLAGS = {
+    (checkable, leaf): _PLAIN
+    | (Qt.ItemFlag.ItemIsUserCheckable if checkable else _PLAIN)
+    | (Qt.ItemFlag.ItemNeverHasChildren if leaf else _PLAIN)
+    for checkable in (False, True)
+    for leaf in (False, True)
+}
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _SORT: dict[str, Callable[[Row], Any]] = {
     "name": lambda row: row.name.casefold(),
@@ -49,6 +58,7 @@ class RowModel(QAbstractItemModel):
         self.root = Row("")
         self.columns = list(columns)
         self.keys = [key for key, _ in columns]
+        self._shown = 0  # top-level rows that views know of; they lay out each one they know
 
     # --- changing rows ---
 
@@ -59,12 +69,32 @@ class RowModel(QAbstractItemModel):
             return
         above = parent or self.root
         first = len(above.children)
-        self.beginInsertRows(self.index_of(above), first, first + len(new) - 1)
-        above.children.extend(new)
         for position, row in enumerate(new, first):
             row.parent, row.position = above, position
             row.number_children()
+        if above is self.root:
+            above.children.extend(new)
+            self._show_up_to(min(len(above.children), max(self._shown, _PAGE)))
+            return
+        self.beginInsertRows(self.index_of(above), first, first + len(new) - 1)
+        above.children.extend(new)
         self.endInsertRows()
+
+    def _show_up_to(self, count: int) -> None:
+        if count > self._shown:
+            self.beginInsertRows(QModelIndex(), self._shown, count - 1)
+            self._shown = count
+            self.endInsertRows()
+
+    def show_all(self) -> None:
+        """Let views know of every row."""
+        self._show_up_to(len(self.root.children))
+
+    def canFetchMore(self, parent: QModelIndex) -> bool:  # noqa: N802
+        return not parent.isValid() and self._shown < len(self.root.children)
+
+    def fetchMore(self, parent: QModelIndex) -> None:  # noqa: N802
+        self._show_up_to(min(len(self.root.children), self._shown + _PAGE))
 
     def set_children(self, row: Row, children: Sequence[Row]) -> None:
         """Replace what is below a row."""
@@ -82,18 +112,20 @@ class RowModel(QAbstractItemModel):
         self.beginResetModel()
         self.root.children = [row for row in self.root.children if id(row) not in gone]
         self.root.number_children()
+        self._shown = min(len(self.root.children), _PAGE)
         self.endResetModel()
 
     def touch(self, row: Row) -> None:
         """Draw a row anew."""
+        if row.parent is self.root and row.position >= self._shown:
+            return
         first = self.index_of(row)
         self.dataChanged.emit(first, first.siblingAtColumn(len(self.keys) - 1))
 
     def touch_all(self) -> None:
         """Draw all top-level rows anew."""
-        if self.root.children:
-            last = self.index(len(self.root.children) - 1, len(self.keys) - 1)
-            self.dataChanged.emit(self.index(0, 0), last)
+        if self._shown:
+            self.dataChanged.emit(self.index(0, 0), self.index(self._shown - 1, len(self.keys) - 1))
 
     def index_of(self, row: Row) -> QModelIndex:
         """Where a row is."""
@@ -102,9 +134,9 @@ class RowModel(QAbstractItemModel):
     # --- what Qt asks ---
 
     def index(self, row: int, column: int, parent: QModelIndex = QModelIndex()) -> QModelIndex:  # noqa: B008
-        above = self._row(parent)
-        if 0 <= row < len(above.children) and 0 <= column < len(self.keys):
-            return self.createIndex(row, column, above.children[row])
+        rows = (parent.internalPointer() if parent.isValid() else self.root).children
+        if 0 <= row < len(rows) and 0 <= column < len(self.keys):
+            return self.createIndex(row, column, rows[row])
         return QModelIndex()
 
     def parent(self, index: QModelIndex = QModelIndex()) -> Any:  # noqa: B008
@@ -116,7 +148,9 @@ class RowModel(QAbstractItemModel):
         return row
 
     def rowCount(self, parent: QModelIndex = QModelIndex()) -> int:  # noqa: B008, N802
-        return 0 if parent.column() > 0 else len(self._row(parent).children)
+        if not parent.isValid():
+            return self._shown
+        return 0 if parent.column() > 0 else len(parent.internalPointer().children)
 
     def columnCount(self, parent: QModelIndex = QModelIndex()) -> int:  # noqa: B008, N802
         return len(self.keys)
@@ -189,10 +223,10 @@ class RowModel(QAbstractItemModel):
         return True
 
     def flags(self, index: QModelIndex) -> Qt.ItemFlag:
-        flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
-        if index.isValid() and index.column() == 0 and self._row(index).checked is not None:
-            flags |= Qt.ItemFlag.ItemIsUserCheckable
-        return flags
+        # Asked of every row whenever a view lays itself out.
+        row = index.internalPointer() if index.isValid() else self.root
+        checkable = row.checked is not None and index.column() == 0
+        return _FLAGS[checkable, not row.children]
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         if not 0 <= column < len(self.keys):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,7 @@ class VerifyPanel(JobPanel):
                 row.mark, row.what, row.detail, row.word = Mark.READY, "", "", ""
                 self.rows.set_children(row, [])
                 self.rows.touch(row)
-        self.refresh()
+        self.refresh_soon()
 
     def _ready(self) -> list[Row]:
         again = (Mark.READY, Mark.FAILED, Mark.CANCELLED)
@@ -109,14 +109,17 @@ class VerifyPanel(JobPanel):
 
     def verify(self, rows: Sequence[Row], *, quick: bool) -> None:
         """Verify some rows."""
-        work = []
-        for row in rows:
-            self.rows.set_children(row, [])
-            row.what = ""
-            arguments = {"path": row.path, "quick": quick, "workers": self.desk.settings.workers or None}
-            # How much is inside is not known before; the engine's events tell.
-            work.append((row, Job("verify", row.name, Task("verify", arguments), max(0, row.size))))
-        self.run(work)
+        workers = self.desk.settings.workers or None
+
+        def work() -> Iterator[tuple[Row, Job, str]]:
+            for row in rows:
+                self.rows.set_children(row, [])
+                row.what = ""
+                task = Task("verify", {"path": row.path, "quick": quick, "workers": workers})
+                # How much is inside is not known before; the engine's events tell.
+                yield row, Job("verify", row.name, task, max(0, row.size)), ""
+
+        self.run(work(), len(rows))
 
     def done(self, row: Row, job: Job) -> None:
         """See `JobPanel.done`."""

@@ -34,6 +34,7 @@ class Batch:
         self._clock = clock
         self._lock = threading.Lock()
         self._size = 0
+        self._expected = 0
         self._done = 0.0
         self._counted: dict[int, tuple[JobState, float]] = {}
         self._states: Counter[JobState] = Counter()
@@ -42,10 +43,15 @@ class Batch:
         self._shown = 0.0
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return max(self._expected, len(self.jobs))
 
     def __contains__(self, job: Job) -> bool:
         return job.id in self._counted
+
+    def expect(self, count: int) -> None:
+        """Say how many more jobs will be added soon; 0 for none, however many were expected before."""
+        with self._lock:
+            self._expected = max(self._expected, len(self.jobs)) + count if count else 0
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Take more jobs into the run."""
@@ -81,7 +87,7 @@ class Batch:
     @property
     def over(self) -> bool:
         """Whether every job has ended."""
-        return self.count(JobState.DONE, JobState.FAILED, JobState.CANCELLED) == len(self.jobs)
+        return self.count(JobState.DONE, JobState.FAILED, JobState.CANCELLED) == len(self)
 
     @property
     def fraction(self) -> float:
@@ -91,7 +97,7 @@ class Batch:
         with self._lock:
             # Bytes alone would not move for thousands of empty files, nor for files of unknown size.
             ended = sum(count for state, count in self._states.items() if state.over)
-            now = self._done / self._size if self._size else ended / max(1, len(self.jobs))
+            now = self._done / self._size if self._size else ended / max(1, len(self))
             self._shown = max(self._shown, min(now, 0.999))
             return self._shown
 

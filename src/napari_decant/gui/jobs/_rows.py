@@ -36,12 +36,15 @@ class Planned:
         The first files of a series and their sizes.
     exists : bool
         Something is at the target already.
+    folder : str
+        Of the target.
     """
 
     row: PlanRow
     series: bytes = b""
     members: tuple[tuple[str, int], ...] = ()
     exists: bool = False
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

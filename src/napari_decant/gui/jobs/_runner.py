@@ -41,6 +41,7 @@ class JobRunner:
         self._make = worker
         self._waiting: dict[str, deque[Job]] = {self.LOOK: deque(), self.WORK: deque()}
         self._running: dict[int, Worker] = {}
+        self._unwanted: dict[int, Job] = {}
         self._change = threading.Condition()
         self._closing = False
         self._warm: Task | None = None
@@ -70,19 +71,36 @@ class JobRunner:
             self._start_threads()
 
     def cancel(self, jobs: Iterable[Job]) -> None:
-        """Ask jobs to stop: those that wait end at once, those that run within a second or two."""
-        for job in list(jobs):
-            if self.jobs.withdraw(job, _STOPPED):
-                continue
+        """Ask jobs to stop; returns at once.
+
+        None of those that wait begins any more; those that run stop within a second or two.
+        """
+        unwanted = {job.id: job for job in jobs if not job.state.over}
+        if not unwanted:
+            return
+        with self._change:
+            self._unwanted.update(unwanted)
+        # There may be very many, and telling of each takes a moment.
+        threading.Thread(
+            target=self._stop, args=(list(unwanted.values()),), name="decant-cancel", daemon=True
+        ).start()
+
+    def _stop(self, unwanted: Iterable[Job]) -> None:
+        with self._change:
+            running = dict(self._running)
+        for job in sorted(unwanted, key=lambda job: job.id not in running):
+            if not self.jobs.withdraw(job, _STOPPED):
+                with self._change:
+                    worker = self._running.get(job.id)
+                if worker is not None:
+                    job.note("asked to stop")
+                    worker.cancel(job.id)
             with self._change:
-                worker = self._running.get(job.id)
-            if worker is not None:
-                job.note("asked to stop")
-                worker.cancel(job.id)
+                self._unwanted.pop(job.id, None)
 
     def cancel_all(self) -> None:
-        """Cancel every job; newer ones first, so that none begins meanwhile."""
-        self.cancel(reversed(self.jobs.active))
+        """Cancel every job."""
+        self.cancel(self.jobs.active)
 
     @property
     def busy(self) -> bool:
@@ -94,7 +112,7 @@ class JobRunner:
         with self._change:
             self._closing = True
             self._change.notify_all()
-        self.cancel_all()
+        self._stop(self.jobs.active)
         for thread in self._threads:
             thread.join()
 
@@ -113,7 +131,7 @@ class JobRunner:
             while not self._closing:
                 while self._waiting[lane]:
                     job = self._waiting[lane].popleft()
-                    if job.state is JobState.QUEUED:
+                    if job.state is JobState.QUEUED and job.id not in self._unwanted:
                         return job
                 self._change.wait()
         return None

@@ -118,12 +118,12 @@ def _plan_files(context: Context, path: Path, output: Path | None, codec: str) -
 
 
 def _planned(row: PlanRow) -> Planned:
-    exists = os.path.lexists(row.target)
+    exists, folder = os.path.lexists(row.target), str(row.target.parent)
     if row.series is None:
-        return Planned(row, exists=exists)
+        return Planned(row, exists=exists, folder=folder)
     packed = zlib.compress(pickle.dumps(row.series, pickle.HIGHEST_PROTOCOL), 1)
     members = [(member.relpath, member.layout.size) for member in row.series.members[:_SHOWN_MEMBERS]]
-    return Planned(replace(row, series=None), packed, tuple(members), exists)
+    return Planned(replace(row, series=None), packed, tuple(members), exists, folder)
 
 
 def pack(

@@ -165,5 +165,5 @@ def main() -> None:
     sys.stdout = sys.stderr
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the window to handle
     if hasattr(os, "nice"):
-        os.nice(10)  # the window goes first
+        os.nice(4)  # the window goes first
     _Worker(Channel(reading, writing)).run()
