@@ -84,7 +84,14 @@ def seconds_per_gigabyte(folder: Path) -> dict[str, float]:
             while file.readinto(outs[0].reshape(-1).view("u1")):
                 pass
 
+    def write_raw() -> None:
+        with open(folder / "disk", "wb", buffering=0) as file:
+            for i in range(32):
+                file.write(planes[i % 8])
+            os.fsync(file.fileno())
+
     cost = {
+        "write raw": timed(write_raw),
         "sha256, one core": timed(lambda: [hashlib.sha256(planes[i % 8]) for i in range(32)]),
         "compress, all cores": timed(each(lambda i: codec.encode(planes[i]))),
         "decompress, all cores": timed(each(lambda i: codec.decode(encoded[i], out=outs[i]))),
@@ -104,7 +111,8 @@ def ideals(cost: dict[str, float]) -> dict[str, float]:
     )
     first = max(sha, encode + sha / CORES, cost["write compressed"])
     second = max(sha, decode + sha / CORES, cost["read compressed"])
-    return {"pack": first + second, "verify": second, "restore": second}
+    # a verifier also hashes and checks what is stored, which is smaller by the ratio of the codec
+    return {"pack": first + second, "verify": second, "restore": max(second, cost["write raw"])}
 
 
 def commands(tiff: Path, out: Path) -> dict[str, list[str]]:

@@ -162,7 +162,7 @@ def _pack_planned(job: _Job, layout: FileLayout, overwrite: bool) -> PackReport:
     with AtomicFile(job.target, overwrite=overwrite) as output:
         while True:
             report = _write_archive(job, layout, output)
-            output.flush()
+            output.sync_behind()  # the disk works while the archive is proved
             job.source.check_unchanged()
             try:
                 recompute(

@@ -145,7 +145,7 @@ def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
             levels,
         )  # fmt: skip
         writer.finish(attributes, dump_manifest(manifest))
-        output.flush()
+        output.sync_behind()  # the disk works while the archive is proved
         hashes = {member.relpath: member.original_sha256 for member in members}
         recompute(output.path, hashes, workers=job.workers, progress=job.progress, cancel=job.cancel)
         size = output.path.stat().st_size

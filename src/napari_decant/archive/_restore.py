@@ -20,6 +20,7 @@ from napari_decant.archive._workers import choose_workers, ordered
 from napari_decant.errors import BudgetExceeded, IntegrityError, TargetExists, UsageError
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import LocalFile
+from napari_decant.stores._aligned import AlignedWriter
 from napari_decant.stores._atomic import AtomicFile, make_folder, require_path, storage_error
 
 __all__ = ["find_archives", "restore"]
@@ -27,6 +28,7 @@ __all__ = ["find_archives", "restore"]
 logger = logging.getLogger(__name__)
 
 _SMALL_FILE = 64 << 20
+_SYNC_STEP = 128 << 20  # the disk works while the rest is rebuilt
 
 
 def find_archives(paths: Sequence[Path]) -> dict[Path, str]:
@@ -202,18 +204,22 @@ def _restore_all(jobs: list[_Job], workers: int, counter: Counter, cancel: Cance
 
 def _restore_file(job: _Job, workers: int, counter: Counter, cancel: CancelToken) -> None:
     file = job.file
-    with AtomicFile(job.target, overwrite=job.overwrite) as output:
+    with AtomicFile(job.target, overwrite=job.overwrite, buffering=0) as output:
         written = LocalFile(output.path)
         # What is hashed is what the file holds: read back, not what was meant to be written.
         hasher = FollowingHasher(written, file.size) if workers else None
+        writer = AlignedWriter(output.file)
+        synced = 0
         try:
-            for offset, data in rebuild(file, workers=workers, cancel=cancel):
-                output.file.write(data)
+            for _, data in rebuild(file, workers=workers, cancel=cancel):
+                writer.write(data)
                 counter.add(len(data))
                 if hasher is not None:
-                    output.file.flush()
-                    hasher.allow(offset + len(data))
-            output.file.flush()
+                    hasher.allow(writer.written)
+                if writer.written - synced >= _SYNC_STEP:
+                    synced = writer.written
+                    output.sync_behind()
+            writer.finish()
             found = hasher.result() if hasher is not None else hash_whole(written, file.size)
         except OSError as error:
             raise storage_error("writing", job.target, error) from error

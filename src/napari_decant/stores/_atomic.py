@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -119,6 +120,8 @@ class AtomicFile:
         The final name; its folder must exist.
     overwrite : bool
         Replace an existing target at commit.
+    buffering : int
+        Of the file; 0 where every write is large.
 
     Attributes
     ----------
@@ -135,7 +138,7 @@ class AtomicFile:
         The folder cannot be written.
     """
 
-    def __init__(self, target: Path, *, overwrite: bool = False) -> None:
+    def __init__(self, target: Path, *, overwrite: bool = False, buffering: int = 1 << 18) -> None:
         self.target, self.overwrite = target, overwrite
         if _is_there(target) and not overwrite:
             raise TargetExists(
@@ -143,19 +146,50 @@ class AtomicFile:
             )
         self.path = partial_path(target)
         try:
-            self.file: BinaryIO = open(self.path, "x+b", buffering=1 << 18)  # noqa: SIM115
+            self.file: BinaryIO = open(self.path, "x+b", buffering=buffering)  # noqa: SIM115
         except FileNotFoundError as error:
             raise StorageError(f"the folder {target.parent} does not exist; create it first") from error
         except OSError as error:
             raise storage_error("writing", target, error) from error
         self._done = False
+        self._syncing: threading.Thread | None = None
+        self._sync_error: OSError | None = None
 
     def __enter__(self) -> Self:
         return self
 
+    def sync_behind(self) -> None:
+        """Let the disk work off what is written so far while the caller goes on.
+
+        A sync still running is enough; `flush` waits for it and raises what it met.
+        """
+        try:
+            self.file.flush()
+            if self._syncing is None or not self._syncing.is_alive():
+                # A handle of its own: a cancel closes the file at once and waits for no slow disk.
+                handle = os.dup(self.file.fileno())
+                self._syncing = threading.Thread(
+                    target=self._sync, args=(handle,), name="decant-sync", daemon=True
+                )
+                self._syncing.start()
+        except OSError as error:
+            raise storage_error("writing", self.target, error) from error
+
+    def _sync(self, handle: int) -> None:
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            self._sync_error = error
+        finally:
+            os.close(handle)
+
     def flush(self) -> None:
         """Bring everything written so far to the disk."""
         try:
+            if self._syncing is not None:
+                self._syncing.join()
+            if self._sync_error is not None:
+                raise self._sync_error
             self.file.flush()
             os.fsync(self.file.fileno())
         except OSError as error:
