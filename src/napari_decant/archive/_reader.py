@@ -25,8 +25,8 @@ from napari_decant.archive._manifest import (
     load_manifest,
 )
 from napari_decant.engine import ZarrArray
-from napari_decant.errors import FormatError, MissingKey, StorageError
-from napari_decant.stores import FolderStore, Store, ZipStore, open_zip
+from napari_decant.errors import FormatError, IncompleteFile, MissingKey, StorageError
+from napari_decant.stores import FolderStore, LocalFile, Store, ZipStore, open_zip, salvage_directory
 from napari_decant.stores._atomic import require_path
 from napari_decant.stores._positional import ParkedFile
 
@@ -89,6 +89,25 @@ class ArchivedFile:
         return tuple(int(position[axis]) for axis in perm)
 
 
+def _open_store(path: Path, *, salvage: bool, parked: bool) -> Store:
+    if path.is_dir():
+        return FolderStore(path)
+    if parked:
+        return ZipStore(ParkedFile(path))
+    try:
+        return open_zip(path)
+    except IncompleteFile:
+        if not salvage:
+            raise
+    file = LocalFile(path)
+    try:
+        directory = salvage_directory(file)
+    except BaseException:
+        file.close()
+        raise
+    return ZipStore(file, directory=directory)
+
+
 class Archive:
     """An archive opened for reading.
 
@@ -96,6 +115,8 @@ class Archive:
     ----------
     path : Path
         ``NAME.zarr.zip`` or an unpacked ``NAME.zarr`` folder.
+    salvage : bool
+        Of a zip file that has lost its end, use the entries that are left.
     parked : bool
         Hold no file open between reads; for the parts of a nested series, which may be thousands.
 
@@ -115,12 +136,10 @@ class Archive:
         As `load_manifest`.
     """
 
-    def __init__(self, path: Path, *, parked: bool = False) -> None:
+    def __init__(self, path: Path, *, salvage: bool = False, parked: bool = False) -> None:
         self.path = path
         require_path(path)
-        self.store: Store = (
-            FolderStore(path) if path.is_dir() else ZipStore(ParkedFile(path)) if parked else open_zip(path)
-        )
+        self.store: Store = _open_store(path, salvage=salvage, parked=parked)
         self._nested: dict[str, Archive] = {}
         self._pixels: ZarrArray | None = None
         try:

@@ -11,7 +11,7 @@ from napari_decant.stores._remote import RemoteFile, RemoteStore
 from napari_decant.stores._roots import ZARR_METADATA, find_roots
 from napari_decant.stores._zip import ZipStore
 from napari_decant.stores._zip_directory import ZipDirectory, ZipEntry, ZipLimits, read_zip_directory
-from napari_decant.stores._zip_salvage import SalvagedEntry, salvage_entries
+from napari_decant.stores._zip_salvage import SalvagedEntry, salvage_directory, salvage_entries
 
 __all__ = [
     "ZARR_METADATA",
@@ -40,6 +40,7 @@ __all__ = [
     "open_store",
     "open_zip",
     "read_zip_directory",
+    "salvage_directory",
     "salvage_entries",
     "unsafe_name_reason",
 ]

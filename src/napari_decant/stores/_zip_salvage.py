@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from napari_decant.stores._positional import PositionalFile
 from napari_decant.stores._zip_directory import (
@@ -16,9 +19,10 @@ from napari_decant.stores._zip_directory import (
     FLAG_UTF8,
     LOCAL_HEADER_SIZE,
     STORED,
+    ZipDirectory,
 )
 
-__all__ = ["SalvagedEntry", "salvage_entries"]
+__all__ = ["SalvagedEntry", "salvage_directory", "salvage_entries"]
 
 _LOCAL = struct.Struct("<4s5H3L2H")
 _BLOCK = 1 << 20
@@ -68,6 +72,75 @@ def salvage_entries(file: PositionalFile) -> Iterator[SalvagedEntry]:
     StorageError
         The file cannot be read.
     """
+    for found in _walk(file):
+        if found.data + found.compressed > file.size:
+            yield SalvagedEntry(found.name, found.compressed, found.data, "cut")
+            return
+        yield SalvagedEntry(found.name, found.compressed, found.data, _state(file, found))
+
+
+def salvage_directory(file: PositionalFile, step: Callable[[], None] = lambda: None) -> ZipDirectory:
+    """Make a directory of the entries that are there whole; only their headers are read.
+
+    `ZipStore` takes it in place of the one that the file has lost, and checks names as ever.
+
+    Parameters
+    ----------
+    file : PositionalFile
+        The file.
+    step : callable
+        Called now and then; may raise to stop.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be read.
+    """
+    entries = []
+    for number, found in enumerate(_walk(file)):
+        if number % 4096 == 0:
+            step()
+        if found.data + found.compressed <= file.size:
+            entries.append(found)
+    end = entries[-1].data + entries[-1].compressed if entries else 0
+
+    def column(values: Iterable[int]) -> npt.NDArray[np.int64]:
+        return np.array(list(values), np.int64)
+
+    return ZipDirectory(
+        file.uri,
+        [found.name for found in entries],
+        b"",
+        end,
+        column(found.flags for found in entries),
+        column(found.method for found in entries),
+        column(found.crc for found in entries),
+        column(found.compressed for found in entries),
+        column(found.size for found in entries),
+        column(found.header for found in entries),
+        np.zeros(len(entries), np.bool_),
+        column([*(found.header for found in entries[1:]), end][: len(entries)]),
+        [found.raw_name for found in entries],
+        b"",
+        file.size,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    name: str
+    raw_name: bytes
+    flags: int
+    method: int
+    crc: int
+    compressed: int
+    size: int
+    header: int
+    data: int
+
+
+def _walk(file: PositionalFile) -> Iterator[_Header]:
+    """Local headers from the start of a file to the first place where none follows."""
     at = 0
     for _ in range(_MAX_ENTRIES):
         if at + LOCAL_HEADER_SIZE > file.size:
@@ -82,11 +155,9 @@ def salvage_entries(file: PositionalFile) -> Iterator[SalvagedEntry]:
             size, compressed = _zip64_sizes(tail[name_length:], size, compressed)
         if flags & FLAG_DESCRIPTOR and not compressed:
             return
-        name = tail[:name_length].decode("utf-8" if flags & FLAG_UTF8 else "cp437", "replace")
-        if data + compressed > file.size:
-            yield SalvagedEntry(name, compressed, data, "cut")
-            return
-        yield SalvagedEntry(name, compressed, data, _state(file, data, compressed, size, method, flags, crc))
+        raw_name = tail[:name_length]
+        name = raw_name.decode("utf-8" if flags & FLAG_UTF8 else "cp437", "replace")
+        yield _Header(name, raw_name, flags, method, crc, compressed, size, at, data)
         at = data + compressed
 
 
@@ -102,9 +173,9 @@ def _zip64_sizes(extra: bytes, size: int, compressed: int) -> tuple[int, int]:
     return size, compressed
 
 
-def _state(
-    file: PositionalFile, offset: int, compressed: int, size: int, method: int, flags: int, crc: int
-) -> Literal["intact", "damaged", "unchecked"]:
+def _state(file: PositionalFile, header: _Header) -> Literal["intact", "damaged", "unchecked"]:
+    offset, compressed, size = header.data, header.compressed, header.size
+    method, flags, crc = header.method, header.flags, header.crc
     if flags & FLAG_ENCRYPTED or method not in (STORED, DEFLATED):
         return "unchecked"
     inflater = zlib.decompressobj(-zlib.MAX_WBITS) if method == DEFLATED else None
