@@ -112,7 +112,7 @@ def test_planes_without_a_place_flatten_the_axes() -> None:
     places = Places(("t",), (2,), np.array([[0], [1]]), known=np.array([True, False]))
     found = arrange(places, 2, samples=False)
     assert found.axes.plane_order == ("z",)
-    assert found.notes == ("1 of 2 planes have no place in the file's metadata",)
+    assert found.notes == ("1 of 2 planes have no place in the metadata of this file",)
 
 
 @pytest.mark.parametrize(

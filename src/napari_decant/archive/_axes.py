@@ -96,6 +96,8 @@ class Places:
         whole grid.
     known : numpy.ndarray of bool, optional
         Shape (planes,): which planes have a place; by default all.
+    holder : str
+        What holds the planes, for notes.
     """
 
     names: tuple[str, ...]
@@ -103,6 +105,7 @@ class Places:
     index: np.ndarray
     declared: int | None = None
     known: np.ndarray | None = None
+    holder: str = "this file"
 
     @classmethod
     def grid(cls, names: Sequence[str], extents: Sequence[int], planes: int) -> Places:
@@ -165,7 +168,7 @@ def arrange(places: Places | None, planes: int, *, samples: bool) -> Arrangement
         return plain
     if places.known is not None and not places.known.all():
         lost = planes - int(places.known.sum())
-        note = f"{lost} of {planes} planes have no place in the file's metadata"
+        note = f"{lost} of {planes} planes have no place in the metadata of {places.holder}"
         return Arrangement(plain.axes, plain.order, notes=(note,))
     lows = [int(low) for low in places.index.min(axis=0)]
     spans = [int(high) - low + 1 for high, low in zip(places.index.max(axis=0), lows, strict=True)]
@@ -174,11 +177,11 @@ def arrange(places: Places | None, planes: int, *, samples: bool) -> Arrangement
     distinct = 0 if linear is None else len(np.unique(linear))
     full = distinct == planes == prod(spans)
     absent = _absent(places, lows, spans, declared, full) if distinct == planes else []
-    notes = _absence_notes(absent, planes, declared)
+    notes = _absence_notes(absent, planes, declared, places.holder)
     if full:
         return _arrange_grid(places, lows, spans, samples, absent, notes)
     if distinct < planes:
-        notes = (*notes, "several planes have the same place in the file's metadata")
+        notes = (*notes, f"several planes have the same place in the metadata of {places.holder}")
     elif not notes:
         notes = (f"its planes fill {planes} of {prod(spans)} places, so they are kept in file order",)
     true_axes = zip(places.names, _at_least(places, lows, spans), strict=True)
@@ -263,11 +266,13 @@ def _absent(
     return [{places.names[axis]: int(row[axis]) + start[axis] for axis in named} for row in found]
 
 
-def _absence_notes(absent: Sequence[dict[str, int]], planes: int, declared: int) -> tuple[str, ...]:
+def _absence_notes(
+    absent: Sequence[dict[str, int]], planes: int, declared: int, holder: str
+) -> tuple[str, ...]:
     missing = declared - planes
     if missing <= 0:
         return ()
     named = [" ".join(f"{axis}={i}" for axis, i in place.items()) for place in absent[:_NAMED_ABSENT]]
     tail = ", ..." if missing > len(named) else ""
     where = f": {', '.join(named)}{tail}" if named else ""
-    return (f"{missing} of {declared} declared frames absent from this file{where}",)
+    return (f"{missing} of {declared} declared frames absent from {holder}{where}",)

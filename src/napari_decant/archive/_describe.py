@@ -110,7 +110,7 @@ def describe_reading(reading: Reading, planes: int, samples: int, *, inverted: b
         inverted,
         bool(reading.rgb) and samples in (3, 4),
         _acquisition(reading, arrangement, planes),
-        (*reading.notes, *arrangement.notes),
+        (*reading.notes, *reading.alone, *arrangement.notes),
     )
 
 

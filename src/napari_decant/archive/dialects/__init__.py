@@ -14,7 +14,8 @@ from napari_decant.archive.dialects._lsm import read_lsm
 from napari_decant.archive.dialects._metamorph import read_metaseries, read_stk
 from napari_decant.archive.dialects._micromanager import read_micromanager
 from napari_decant.archive.dialects._ome import read_ome_tiff, reading_of
-from napari_decant.archive.dialects._ome_xml import OmeDocument, OmeImage, read_ome
+from napari_decant.archive.dialects._ome_model import OmeDocument, OmeImage
+from napari_decant.archive.dialects._ome_xml import read_ome
 from napari_decant.archive.dialects._plain import read_resolution, read_shaped
 from napari_decant.archive.dialects._reading import Channel, Reading, clean
 from napari_decant.archive.dialects._tags import TagReader

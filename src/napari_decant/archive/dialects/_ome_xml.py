@@ -1,98 +1,21 @@
-"""Read the OME-XML of one file: images, their dimensions, channels, and which directory holds which plane."""
+"""Read OME-XML: images, their dimensions, channels, and which directory of which file holds which plane."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from napari_decant.archive.dialects._ome_model import OmeChannel, OmeDocument, OmeImage, PlaneFacts
 from napari_decant.archive.dialects._reading import MAX_LISTED, clean, number, whole
 from napari_decant.archive.dialects._xml import read_xml
 from napari_decant.errors import FormatError
 
-__all__ = ["OmeChannel", "OmeDocument", "OmeImage", "PlaneFacts", "read_ome"]
+__all__ = ["read_ome", "read_ome_set"]
 
 _MAX_IMAGES = 10_000
 _MAX_CHANNELS = 4096
 _MAX_FILES = 10_000
 _MAX_ANNOTATIONS = 100
 _ROW = 5
-
-
-@dataclass(slots=True)
-class OmeChannel:
-    """One ``Channel``: its name, its colour as a signed RGBA integer, how many samples it has."""
-
-    name: str = ""
-    color: int | None = None
-    samples: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlaneFacts:
-    """One ``Plane``: its place (c, z, t), seconds since the start, exposure in seconds."""
-
-    place: tuple[int, int, int]
-    delta: tuple[float, str] | None
-    exposure: tuple[float, str] | None
-
-
-@dataclass(slots=True)
-class OmeImage:
-    """One ``Image`` and its ``Pixels``.
-
-    Attributes
-    ----------
-    order : str
-        ``DimensionOrder``, fastest first: ``"XYCZT"``.
-    sizes : dict of str to int
-        ``SizeC``, ``SizeZ``, ``SizeT`` by their letter.
-    steps : dict of str to (float, str)
-        Physical sizes of ``X``, ``Y``, ``Z`` and the time increment ``T``, each with its unit.
-    rows : array of int
-        ``TiffData`` of this file, five numbers each: directory (-1 unless given), number of planes
-        (-1 unless given), first C, Z, T.
-    elsewhere : int
-        Planes that lie in other files.
-    modulo : dict of str to (str, int)
-        Dimensions that hold a further one as their fast part: its type (``lifetime``, ``phase``, ...)
-        and its extent.
-    """
-
-    name: str = ""
-    position: str = ""
-    date: str = ""
-    order: str = "XYCZT"
-    sizes: dict[str, int] = field(default_factory=dict)
-    steps: dict[str, tuple[float, str]] = field(default_factory=dict)
-    channels: list[OmeChannel] = field(default_factory=list)
-    rows: array[int] = field(default_factory=lambda: array("q"))
-    others: array[int] = field(default_factory=lambda: array("q"))
-    elsewhere: int = 0
-    facts: list[PlaneFacts] = field(default_factory=list)
-    annotations: list[str] = field(default_factory=list)
-    modulo: dict[str, tuple[str, int]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class OmeDocument:
-    """One OME-XML.
-
-    Attributes
-    ----------
-    is_ome : bool
-        Whether the root element is that of OME-XML.
-    images : list of OmeImage
-    files : dict of str to str
-        Other files that hold planes of the images, by UUID (names as written; nothing is opened).
-    companion : str
-        Name of the file that holds the metadata instead (``BinaryOnly``).
-    """
-
-    is_ome: bool = False
-    images: list[OmeImage] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)
-    companion: str = ""
 
 
 def read_ome(read: Callable[[int, int], bytes], size: int, name: str, pages: int) -> OmeDocument:
@@ -117,13 +40,35 @@ def read_ome(read: Callable[[int, int], bytes], size: int, name: str, pages: int
     return read_xml(read, size, lambda: _Reader(name, pages)).finish()
 
 
+def read_ome_set(read: Callable[[int, int], bytes], size: int, pages: int) -> OmeDocument:
+    """Parse OME-XML that speaks of several files; as `read_ome`, but every file's planes are kept.
+
+    Parameters
+    ----------
+    read, size
+        As for `read_ome`.
+    pages : int
+        How many pages all files have together; bounds what is kept.
+
+    Returns
+    -------
+    OmeDocument
+        With ``set_rows``; its images have no rows of their own.
+
+    Raises
+    ------
+    As `read_ome`.
+    """
+    return read_xml(read, size, lambda: _Reader(None, pages)).finish()
+
+
 class _Reader:
-    def __init__(self, name: str, pages: int) -> None:
+    def __init__(self, name: str | None, pages: int) -> None:
         self._document = OmeDocument()
-        self._name = name.casefold()
+        self._every_file = name is None
+        self._name = (name or "").casefold()
         self._max_rows = _ROW * (4 * pages + 64)
         self._path: list[str] = []
-        self._uuid = ""
         self._data: tuple[int, int, int, int, int] | None = None
         self._file = ""
         self._data_uuid = ""
@@ -134,7 +79,7 @@ class _Reader:
         self._path.append(name)
         if len(self._path) == 1:
             self._document.is_ome = name == "OME"
-            self._uuid = _uuid(attributes.get("UUID", ""))
+            self._document.uuid = _uuid(attributes.get("UUID", ""))
         elif handler := _STARTS.get((self._path[-2], name)):
             handler(self, attributes)
 
@@ -212,6 +157,14 @@ class _Reader:
 
     def _end_data(self, row: tuple[int, int, int, int, int]) -> None:
         image = self._image
+        if self._every_file:
+            kept = self._document.set_rows
+            if len(kept.rows) // (_ROW + 2) < self._max_rows // _ROW:
+                kept.add(self._file, self._data_uuid, len(self._document.images) - 1, row)
+            return
+        self._end_own_data(image, row)
+
+    def _end_own_data(self, image: OmeImage, row: tuple[int, int, int, int, int]) -> None:
         if self._is_own():
             kept = image.rows
         else:
@@ -225,8 +178,9 @@ class _Reader:
             kept.extend(row)
 
     def _is_own(self) -> bool:
-        if self._data_uuid and self._uuid:
-            return self._data_uuid == self._uuid
+        own = self._document.uuid
+        if self._data_uuid and own:
+            return self._data_uuid == own
         base = self._file.replace("\\", "/").rpartition("/")[2].casefold()
         return not base or base == self._name
 

@@ -64,6 +64,8 @@ class Reading:
         When it was acquired, as the file spells it.
     notes : list of str
         What the user should know.
+    alone : list of str
+        What the user should know if the file is packed without the others of its set.
     """
 
     dialect: str
@@ -77,6 +79,7 @@ class Reading:
     labels: dict[int, str] = field(default_factory=dict)
     date: str = ""
     notes: list[str] = field(default_factory=list)
+    alone: list[str] = field(default_factory=list)
 
     def complete(self, other: Reading) -> None:
         """Take over what only ``other`` states."""
@@ -89,6 +92,7 @@ class Reading:
         self.dialect = self.dialect or other.dialect
         self.steps = other.steps | self.steps
         self.notes += other.notes
+        self.alone += other.alone
 
     def set_step(self, axis: str, size: float | None, unit: str) -> None:
         """Note a pixel size if there is one."""
