@@ -55,7 +55,11 @@ def drop(qtbot) -> Callable[..., None]:
     def do(widget: QWidget, *paths: Path) -> None:
         data = QMimeData()
         data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
-        buttons, keys, copy = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, Qt.DropAction.CopyAction
+        buttons, keys, copy = (
+            Qt.MouseButton.LeftButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.DropAction.CopyAction,
+        )
         enter = QDragEnterEvent(QPoint(40, 40), copy, data, buttons, keys)
         QApplication.sendEvent(widget, enter)
         assert enter.isAccepted()

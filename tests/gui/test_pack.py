@@ -293,13 +293,18 @@ def test_report_and_hashes_are_saved(
     click(window.pack.footer.main)
     settled(qtbot, window.pack)
     (tmp_path / "reports").mkdir()
-    monkeypatch.setattr(QFileDialog, "getExistingDirectory", staticmethod(lambda *_: str(tmp_path / "reports")))
+    monkeypatch.setattr(
+        QFileDialog, "getExistingDirectory", staticmethod(lambda *_: str(tmp_path / "reports"))
+    )
     click(button(window.pack, "Save report"))
     qtbot.waitUntil(lambda: any("SHA256SUMS" in text for text in notices(window.pack)), timeout=10_000)
     report = json.loads((tmp_path / "reports" / "report.json").read_text())
     assert [row["state"] for row in report["rows"]] == ["packed"] * 3
     check = subprocess.run(
-        ["sha256sum", "-c", str(tmp_path / "reports" / "SHA256SUMS")], cwd=tiffs, capture_output=True, text=True
+        ["sha256sum", "-c", str(tmp_path / "reports" / "SHA256SUMS")],
+        cwd=tiffs,
+        capture_output=True,
+        text=True,
     )
     assert check.returncode == 0, check.stderr
 
@@ -367,7 +372,9 @@ def test_opening_in_napari_and_showing_the_folder(
     from napari_decant.gui import _panel
 
     shown = []
-    monkeypatch.setattr(_panel.QDesktopServices, "openUrl", staticmethod(lambda url: shown.append(url.toLocalFile())))
+    monkeypatch.setattr(
+        _panel.QDesktopServices, "openUrl", staticmethod(lambda url: shown.append(url.toLocalFile()))
+    )
     drop(window.pack, tiffs / "cell_0.tif")
     settled(qtbot, window.pack)
     click(window.pack.footer.main)

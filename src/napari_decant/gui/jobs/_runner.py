@@ -143,7 +143,10 @@ class JobRunner:
             worker.run(0, self._warm, lambda kind, content: None)
             import_module("napari_decant.archive")  # the results are of its classes
         while (job := self._next(lane)) is not None:
-            if worker is None or not worker.alive:
+            if worker is not None and not worker.alive:
+                worker.close()
+                worker = None
+            if worker is None:
                 worker = self._make()
             self._run(job, worker)
         if worker is not None:
