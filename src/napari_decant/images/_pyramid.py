@@ -126,7 +126,8 @@ def downsample(
             block = _maxima(block, axis)
         out[...] = block
     elif kind in "fc":
-        out[...] = _float_mean(block, axes)
+        with np.errstate(all="ignore"):  # NaN and infinite voxels stay what they are
+            out[...] = _float_mean(block, axes)
     elif kind != "b" and block.dtype.itemsize == 8:
         out[...] = _wide_mean(block, axes)
     else:

@@ -290,7 +290,8 @@ def worker_count(workers: int | None) -> int:
 
 def _plan_image(path: str, image: ImageToWrite, memory: int | None, workers: int) -> PlannedImage:
     axes = parse_axes(image.axes)
-    dtype = np.dtype(image.dtype or image.array.dtype).newbyteorder("=")
+    # by name, because numpy has two types of 64 bits of which zarr knows one
+    dtype = np.dtype(np.dtype(image.dtype or image.array.dtype).name)
     convert = image.convert
     if dtype.kind == "b":
         dtype = np.dtype(np.uint8)

@@ -136,16 +136,14 @@ class CheckReport:
         count = len(self.images)
         what = f"{count:,} images" if count != 1 else "one image"
         failed, warned = self.count("fail"), self.count("warn")
+        unmet = f"{warned:,} recommendation{'s are' if warned != 1 else ' is'} not met"
         if failed:
-            return (
-                f"{self.location} does not follow {self.standard}: {failed:,} broken rules that must hold,"
-                f" {warned:,} that should ({what})"
-            )
+            rules = f"{failed:,} rule{'s' if failed != 1 else ''} that must hold"
+            are = "are" if failed != 1 else "is"
+            return f"{self.location} does not follow {self.standard}: {rules} {are} broken, {unmet} ({what})"
         if warned:
-            return (
-                f"{self.location} follows every rule of {self.standard} that must hold; {warned:,} that"
-                f" should do not ({what})"
-            )
+            held = f"{self.location} follows {self.standard}: every rule that must hold does"
+            return f"{held}; {unmet} ({what})"
         return f"{self.location} follows {self.standard} ({what})"
 
     def to_text(self, *, everything: bool = False) -> str:

@@ -250,3 +250,25 @@ def suffix(facts: StoreFacts) -> Iterator[Outcome]:
         return
     name = facts.store.uri.rstrip("/").rpartition("/")[2]
     yield Outcome(name.lower().endswith(".ozx"), name, ".ozx")
+
+
+@single_file(
+    "R6",
+    "SHOULD",
+    "The zip file uses the ZIP64 extension, which has room for more than 4 GB.",
+    test="a ZIP64 end record, or entries that need version 4.5",
+    fix="Export the image to .ozx.",
+)
+def zip64(facts: StoreFacts) -> Iterator[Outcome]:
+    """R6."""
+    if facts.zip is None or not facts.store.exists("zarr.json") or not len(facts.zip.entries):
+        because = NOT_ZIPPED if facts.zip is None else "it is Zarr v2, which RFC-9 does not name"
+        yield Outcome(None, "", because=because)
+        return
+    entries = facts.zip.entries
+    end = entries.tail.rfind(b"PK\5\6")
+    record = entries.tail[max(0, end - 20) : end - 16] == b"PK\6\7"
+    header = facts.zip.read_file("zip", int(entries.header.min()), 6)
+    needed = int.from_bytes(header[4:6], "little")
+    found = "a ZIP64 end record" if record else f"entries that need version {needed / 10}"
+    yield Outcome(record or needed >= 45, found, "ZIP64")

@@ -158,6 +158,17 @@ def _explain(fine: NDArray[Any], coarse: NDArray[Any], factors: tuple[int, ...])
         split += [c, f]
     inner = tuple(range(1, 2 * coarse.ndim, 2))
     blocks = fine.reshape(split)
+    with np.errstate(all="ignore"):  # NaN and infinite voxels
+        return _matches(blocks, fine, coarse, factors, inner)
+
+
+def _matches(
+    blocks: NDArray[Any],
+    fine: NDArray[Any],
+    coarse: NDArray[Any],
+    factors: tuple[int, ...],
+    inner: tuple[int, ...],
+) -> tuple[set[str], float]:
     if fine.dtype.kind == "c":
         mean: NDArray[Any] = blocks.mean(axis=inner, dtype=np.complex128)
         off = float(np.abs(mean - coarse).max())
@@ -168,7 +179,8 @@ def _explain(fine: NDArray[Any], coarse: NDArray[Any], factors: tuple[int, ...])
     off = float(np.nanmax(gap)) if not np.isnan(gap).all() else 0.0
     top = float(np.nanmax(np.abs(fine.astype(np.float64)), initial=0.0))
     # Any rounding of one step, and of a second step where levels were made of rounded ones.
-    bound = 1.0 if fine.dtype.kind in "iub" else 1e-5 * top
+    exact = fine.dtype.kind in "iub"
+    bound = 1.0 if exact else max(1e-5, 2 * float(np.finfo(fine.dtype).eps)) * top
     if fine.dtype.kind in "iu" and fine.dtype.itemsize == 8:
         bound += top * 2**-50
     methods = {"mean"} if off <= bound else set()

@@ -15,6 +15,7 @@ import napari_decant.archive  # noqa: F401 - registers how archives are opened
 from napari_decant import __version__
 from napari_decant.errors import DecantError, UnsupportedOperation, UsageError
 from napari_decant.images import Channel, ChunkCache, Image, ImageToWrite, LabelInfo, open_image
+from napari_decant.ngff import list_images
 from napari_decant.ngff._node import Node, read_nodes
 from napari_decant.progress import CancelToken
 from napari_decant.standard._quantise import Quantiser, as_labels, measure_range
@@ -133,13 +134,12 @@ def _add_plate(
     kept, fields = [], 0
     for well in wells:
         child = nodes.get(join_key(root, well["path"]))
-        meta = child.ome.get("well") if child is not None else None
-        if not isinstance(meta, dict) or child is None:
+        if child is None:
             found.notes.append(
                 f"the well {well['path']!r} is listed by the plate but not there; it is left out"
             )
             continue
-        images = [i for i in meta.get("images", ()) if isinstance(i, dict) and isinstance(i.get("path"), str)]
+        meta, images = _fields(location, child)
         good = []
         for item in images:
             if cancel is not None:
@@ -170,6 +170,17 @@ def _add_plate(
     plate["wells"] = [_indexed(well, plate) for well in kept]
     plate["field_count"] = fields
     found.groups[""] = {"plate": plate}
+
+
+def _fields(location: str, well: Node) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A well's metadata and fields: as declared, or the images that are there where nothing is declared."""
+    meta = well.ome.get("well")
+    if isinstance(meta, dict):
+        listed = meta.get("images")
+        images = [i for i in listed if isinstance(i, dict)] if isinstance(listed, list) else []
+        return meta, [i for i in images if isinstance(i.get("path"), str)]
+    below = [entry.path.removeprefix(f"{well.path}/") for entry in list_images(location, well.path)]
+    return {}, [{"path": path} for path in below if "/" not in path]
 
 
 def _without_version(meta: Mapping[str, Any]) -> dict[str, Any]:
