@@ -22,7 +22,7 @@ from napari_decant.archive._report import (
 )
 from napari_decant.archive._restore import find_archives, restore
 from napari_decant.archive._series import SeriesPlan, plan_series
-from napari_decant.archive._verify import verify
+from napari_decant.archive._verifier import verify
 
 __all__ = [
     "SUFFIX",

@@ -11,7 +11,7 @@ from napari_decant.archive._batch import BatchRow
 from napari_decant.archive._hashing import hash_whole
 from napari_decant.archive._names import stored_name
 from napari_decant.archive._report import Jsonable
-from napari_decant.archive._verify import verify
+from napari_decant.archive._verifier import verify
 from napari_decant.errors import StorageError, UnsupportedOperation
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.stores import LocalFile

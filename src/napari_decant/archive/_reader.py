@@ -24,6 +24,7 @@ from napari_decant.archive._manifest import (
     PageRecord,
     load_manifest,
 )
+from napari_decant.archive._names import real_name
 from napari_decant.engine import ZarrArray
 from napari_decant.errors import FormatError, IncompleteFile, MissingKey, StorageError
 from napari_decant.stores import FolderStore, LocalFile, Store, ZipStore, open_zip, salvage_directory
@@ -191,6 +192,26 @@ class Archive:
         """The ``decant`` key of the attributes."""
         facts = self.attributes.get("decant")
         return facts if isinstance(facts, dict) else {}
+
+    @cached_property
+    def kept(self) -> dict[str, dict[str, Any]]:
+        """What the archive keeps of each original beside its bytes, by its stored name."""
+        members = self.manifest.members
+        if not members:
+            return {self.manifest.original_name: self.facts}
+        recorded = self.facts.get("members")
+        names = [member.relpath for member in members]
+        pairs = zip(names, recorded, strict=False) if isinstance(recorded, list) else ()
+        return {name: facts for name, facts in pairs if isinstance(facts, dict)}
+
+    def real_names(self) -> dict[str, str]:
+        """The path of each original below the folder that it is restored into, by its stored name.
+
+        They differ where a name is not UTF-8.
+        """
+        members = self.manifest.members
+        stored = [member.relpath for member in members] if members else [self.manifest.original_name]
+        return {name: real_name(name, self.kept.get(name, {}).get("raw_name")) for name in stored}
 
     def files(self, member: str | None = None) -> Iterator[ArchivedFile]:
         """The original files, each checked as far as its numbers go, in manifest order.
