@@ -13,9 +13,12 @@ from napari_decant.archive.dialects._imagej import read_imagej
 from napari_decant.archive.dialects._lsm import read_lsm
 from napari_decant.archive.dialects._metamorph import read_metaseries, read_stk
 from napari_decant.archive.dialects._micromanager import read_micromanager
-from napari_decant.archive.dialects._ome import read_ome_tiff, reading_of
+from napari_decant.archive.dialects._mm_folder import FolderMetadata, read_metadata
+from napari_decant.archive.dialects._ndtiff import places_of_rows, read_index
+from napari_decant.archive.dialects._ome import ome_text, read_ome_tiff, reading_of
 from napari_decant.archive.dialects._ome_model import OmeDocument, OmeImage
-from napari_decant.archive.dialects._ome_xml import read_ome
+from napari_decant.archive.dialects._ome_set import SetDocument, reading_of_set
+from napari_decant.archive.dialects._ome_xml import read_ome, read_ome_set
 from napari_decant.archive.dialects._plain import read_resolution, read_shaped
 from napari_decant.archive.dialects._reading import Channel, Reading, clean
 from napari_decant.archive.dialects._tags import TagReader
@@ -23,14 +26,23 @@ from napari_decant.archive.dialects._units import micrometers, seconds
 
 __all__ = [
     "Channel",
+    "FolderMetadata",
     "OmeDocument",
     "OmeImage",
     "Reading",
+    "SetDocument",
     "TagReader",
+    "clean",
     "micrometers",
+    "ome_text",
+    "places_of_rows",
     "read_dialects",
+    "read_index",
+    "read_metadata",
     "read_ome",
+    "read_ome_set",
     "reading_of",
+    "reading_of_set",
     "seconds",
 ]
 

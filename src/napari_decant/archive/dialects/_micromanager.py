@@ -7,13 +7,13 @@ has a map of its planes as well; NDTiff's index is another file, so the pages' o
 from __future__ import annotations
 
 import json
-import re
 import struct
 from typing import Any
 
 import numpy as np
 
 from napari_decant.archive._axes import Places
+from napari_decant.archive.dialects._ndtiff import axes_row, places_of_rows
 from napari_decant.archive.dialects._reading import (
     MAX_LISTED,
     Channel,
@@ -27,23 +27,28 @@ from napari_decant.archive.dialects._reading import (
 from napari_decant.archive.dialects._tags import TagReader, decode
 from napari_decant.archive.dialects._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
 
-__all__ = ["read_micromanager"]
+__all__ = [
+    "DECLARED",
+    "INDICES",
+    "channels_of",
+    "json_object",
+    "read_micromanager",
+    "state_sizes",
+    "trim",
+]
 
 _PAGE_JSON = 51123
 _MAX_JSON = 4 << 20
 _INDEX_MAP, _MAP_HEADER = 54773648, 3453623
 _SUMMARY = 2355492
 _NDTIFF = 483729
-_AXES = {"time": "t", "channel": "c", "z": "z", "position": "p"}
-_MAX_AXES = 16
-_NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
-_INDICES = {
+INDICES = {
     "p": ("PositionIndex",),
     "t": ("FrameIndex", "Frame"),
     "z": ("SliceIndex", "Slice"),
     "c": ("ChannelIndex",),
 }
-_DECLARED = {"t": "Frames", "z": "Slices", "c": "Channels"}
+DECLARED = {"t": "Frames", "z": "Slices", "c": "Channels"}
 
 
 def read_micromanager(tags: TagReader) -> Reading | None:
@@ -59,15 +64,19 @@ def read_micromanager(tags: TagReader) -> Reading | None:
     if place_map is not None:
         reading.places = _mapped_places(tags, place_map, summary)
     elif reading.dialect == "ndtiff":
-        reading.places, names = _axes_places(tags, pages)
+        rows = {
+            plane: row for plane, page in pages.items() if (row := axes_row(page.get("Axes"))) is not None
+        }
+        reading.places, names = places_of_rows(rows, tags.planes)
+        reading.axes_rows = rows
         reading.channels = [Channel(name) for name in names.get("c", [])]
         reading.positions = names.get("p", [])
     else:
         reading.places = _numbered_places(tags, pages, summary)
-    _sizes(summary, first, reading)
+    state_sizes(summary, first, reading)
     _facts(pages, reading)
     if not any(channel.label for channel in reading.channels):
-        reading.channels = _channels(summary, pages)
+        reading.channels = channels_of(summary, pages)
     if not reading.positions:
         reading.positions = _positions(pages, reading.places)
     return reading
@@ -91,10 +100,10 @@ def _header(tags: TagReader) -> tuple[str, dict[str, Any], np.ndarray | None]:
 
 def _summary(tags: TagReader, at: int) -> dict[str, Any]:
     length = struct.unpack(f"{tags.byteorder}I", tags.read(at, 4))[0]
-    return _object(tags.read(at + 4, length)) if length <= _MAX_JSON else {}
+    return json_object(tags.read(at + 4, length)) if length <= _MAX_JSON else {}
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def json_object(data: bytes) -> dict[str, Any]:
     """Parse a JSON object; empty for anything else, which costs only what it would have told."""
     try:
         value = json.loads(decode(data.rstrip(b"\0")))
@@ -118,7 +127,7 @@ def _index_map(tags: TagReader, offset: int) -> np.ndarray | None:
 
 def _page_json(tags: TagReader, page: int) -> dict[str, Any]:
     data = tags.data(_PAGE_JSON, page, _MAX_JSON)
-    return _object(data) if data else {}
+    return json_object(data) if data else {}
 
 
 def _pages(tags: TagReader, *, all_of_them: bool) -> dict[int, dict[str, Any]]:
@@ -127,19 +136,19 @@ def _pages(tags: TagReader, *, all_of_them: bool) -> dict[int, dict[str, Any]]:
         return {}
     wanted = np.flatnonzero(tags.plane_of_page >= 0)
     pages = wanted if all_of_them else wanted[:MAX_LISTED]
-    return {int(tags.plane_of_page[page]): _trim(_page_json(tags, page)) for page in pages.tolist()}
+    return {int(tags.plane_of_page[page]): trim(_page_json(tags, page)) for page in pages.tolist()}
 
 
 _KEPT = frozenset(
     [
-        *(key for keys in _INDICES.values() for key in keys),
+        *(key for keys in INDICES.values() for key in keys),
         *("Axes", "Exposure-ms", "Exposure", "ElapsedTime-ms", "PositionName", "Channel", "PixelSizeUm"),
         *("PixelSize_um", "Time", "ReceivedTime"),
     ]
 )
 
 
-def _trim(page: dict[str, Any]) -> dict[str, Any]:
+def trim(page: dict[str, Any]) -> dict[str, Any]:
     """Keep what is used: hundreds of device properties a plane would fill the memory."""
     return {key: value for key, value in page.items() if key in _KEPT}
 
@@ -164,7 +173,7 @@ def _numbered_places(
     known = np.zeros(tags.planes, bool)
     for plane, page in pages.items():
         for column, axis in enumerate("ptzc"):
-            value = next((whole(page[key]) for key in _INDICES[axis] if key in page), None)
+            value = next((whole(page[key]) for key in INDICES[axis] if key in page), None)
             if value is not None:
                 index[plane, column] = value
                 known[plane] = True
@@ -173,7 +182,7 @@ def _numbered_places(
 
 def _declared_places(index: np.ndarray, known: np.ndarray, summary: dict[str, Any]) -> Places:
     found = index[known].max(axis=0, initial=0) + 1
-    declared = {axis: whole(summary.get(key), 1, 1 << 31) or 1 for axis, key in _DECLARED.items()}
+    declared = {axis: whole(summary.get(key), 1, 1 << 31) or 1 for axis, key in DECLARED.items()}
     extents = [int(found[0])]
     extents += [max(int(found[i]), declared[axis]) for i, axis in enumerate("tzc", 1)]
     # Positions usually have a file each, so only those that are here are counted.
@@ -181,45 +190,8 @@ def _declared_places(index: np.ndarray, known: np.ndarray, summary: dict[str, An
     return Places(("p", "t", "z", "c"), tuple(extents), index, positions * int(np.prod(extents[1:])), known)
 
 
-def _axes_places(
-    tags: TagReader, pages: dict[int, dict[str, Any]]
-) -> tuple[Places | None, dict[str, list[str]]]:
-    """Places from NDTiff's ``Axes``; text along an axis is numbered in the order it appears."""
-    names: list[str] = []
-    texts: dict[str, dict[str, int]] = {}
-    rows: dict[int, dict[str, int]] = {}
-    for plane, page in pages.items():
-        axes = page.get("Axes")
-        if not isinstance(axes, dict) or len(axes) > _MAX_AXES:
-            continue
-        row = rows.setdefault(plane, {})
-        for key, value in axes.items():
-            axis = _axis_name(key)
-            if axis not in names:
-                names.append(axis)
-            if isinstance(value, str):
-                numbers = texts.setdefault(axis, {})
-                row[axis] = numbers.setdefault(clean(value), len(numbers))
-            else:
-                row[axis] = whole(value, -(1 << 31), 1 << 31) or 0
-    if not rows or len(names) > _MAX_AXES:
-        return None, {}
-    index = np.zeros((tags.planes, len(names)), np.int64)
-    known = np.zeros(tags.planes, bool)
-    for plane, row in rows.items():
-        index[plane] = [row.get(axis, 0) for axis in names]
-        known[plane] = True
-    spans = index[known].max(axis=0) - index[known].min(axis=0) + 1
-    places = Places(tuple(names), tuple(int(n) for n in spans), index, 0, known)
-    return places, {axis: list(numbers) for axis, numbers in texts.items()}
-
-
-def _axis_name(key: str) -> str:
-    name = _NOT_A_NAME.sub("_", str(key)[:32].casefold()).strip("_")
-    return _AXES.get(name, name) or "q"
-
-
-def _sizes(summary: dict[str, Any], first: dict[str, Any], reading: Reading) -> None:
+def state_sizes(summary: dict[str, Any], first: dict[str, Any], reading: Reading) -> None:
+    """State pixel sizes and steps from the summary and the first plane's JSON."""
     pixel = number(first.get("PixelSizeUm")) or number(first.get("PixelSize_um"))
     pixel = pixel or number(summary.get("PixelSize_um"))
     for axis in "xy":
@@ -242,7 +214,8 @@ def _facts(pages: dict[int, dict[str, Any]], reading: Reading) -> None:
             reading.times[plane] = time / 1000
 
 
-def _channels(summary: dict[str, Any], pages: dict[int, dict[str, Any]]) -> list[Channel]:
+def channels_of(summary: dict[str, Any], pages: dict[int, dict[str, Any]]) -> list[Channel]:
+    """Channels from the summary, or from the names that the planes' JSON has."""
     names = [clean(name) for name in _list(summary.get("ChNames"))]
     if not any(names):
         found: dict[int, str] = {}

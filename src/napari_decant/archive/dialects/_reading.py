@@ -66,6 +66,8 @@ class Reading:
         What the user should know.
     alone : list of str
         What the user should know if the file is packed without the others of its set.
+    axes_rows : dict of int to dict
+        Of NDTiff: axes of each plane as they stand there, so that several files number their texts alike.
     """
 
     dialect: str
@@ -80,13 +82,14 @@ class Reading:
     date: str = ""
     notes: list[str] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
+    axes_rows: dict[int, dict[str, int | str]] = field(default_factory=dict)
 
     def complete(self, other: Reading) -> None:
         """Take over what only ``other`` states."""
         for name in ("places", "rgb"):
             if getattr(self, name) is None:
                 setattr(self, name, getattr(other, name))
-        for name in ("channels", "positions", "exposures", "times", "labels", "date"):
+        for name in ("channels", "positions", "exposures", "times", "labels", "date", "axes_rows"):
             if not getattr(self, name):
                 setattr(self, name, getattr(other, name))
         self.dialect = self.dialect or other.dialect
