@@ -19,8 +19,10 @@ __all__ = [
     "real_name",
     "refuse_clashes",
     "stored_name",
+    "system_name",
 ]
 
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in "123456789")}
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -74,6 +76,27 @@ def real_name(stored: str, raw_hex: object) -> str:
     except ValueError:
         return stored
     return name if stored_name(name) == stored and unsafe_name_reason(name) is None else stored
+
+
+def system_name(name: str, *, windows: bool = os.name == "nt") -> str:
+    """A path as this system can hold it: on Windows some names are devices, or lose their last character.
+
+    Such parts are percent-escaped, so that unquoting gives the name back.
+    """
+    return "/".join(map(_windows_part, name.split("/"))) if windows else name
+
+
+def _windows_part(part: str) -> str:
+    device = part.partition(".")[0].rstrip().casefold() in _DEVICES
+    if not device and part[-1] not in ". " and not any(c in '<>:"|?*' or ord(c) < 32 for c in part):
+        return part
+    last = len(part) - 1
+    return "".join(
+        f"%{ord(c):02X}"
+        if c in '%<>:"|?*' or ord(c) < 32 or (i == last and c in ". ") or (i == 0 and device)
+        else c
+        for i, c in enumerate(part)
+    )
 
 
 def raw_name_of(name: str) -> str | None:

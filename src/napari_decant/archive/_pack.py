@@ -20,16 +20,26 @@ from napari_decant.archive._manifest import FORMAT, Manifest, PageRecord, dump_m
 from napari_decant.archive._names import member_name, raw_name_of, stored_name
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._report import PackReport
-from napari_decant.archive._sample import resolve_codec, sample_planes
+from napari_decant.archive._sample import packed_size, resolve_codec, sample_planes
 from napari_decant.archive._source import Source
 from napari_decant.archive._verify import recompute
 from napari_decant.archive._workers import choose_workers
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter
-from napari_decant.errors import BudgetExceeded, IntegrityError
+from napari_decant.errors import BudgetExceeded, DiskFull, IntegrityError
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import AtomicFile, make_folder
+from napari_decant.stores._space import free_space, require_space
 
-__all__ = ["SOFTWARE", "SUFFIX", "archive_path", "new_manifest", "pack", "source_facts"]
+__all__ = [
+    "SOFTWARE",
+    "SUFFIX",
+    "archive_path",
+    "least_size",
+    "new_manifest",
+    "pack",
+    "short_of_space",
+    "source_facts",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +126,8 @@ def pack(
         The archive exists already.
     SourceChanged
         The source was written to meanwhile.
+    DiskFull
+        There is no room for the archive.
     StorageError
         Reading or writing failed.
     IntegrityError
@@ -138,7 +150,22 @@ def pack(
         layout, threads = _fit(layout, workers, memory)
         pixel_codec = resolve_codec(codec, sample_planes(opened, layout))
         job = _Job(opened, target, pixel_codec, levels, threads, progress, cancel)
-        return _pack_planned(job, layout, overwrite)
+        require_space(folder, least_size(len(layout.planes)), f"packing {source}")
+        try:
+            return _pack_planned(job, layout, overwrite)
+        except DiskFull as error:
+            need = packed_size(opened, layout, pixel_codec) + least_size(len(layout.planes))
+            raise short_of_space(error, need, folder) from error
+
+
+def least_size(planes: int) -> int:
+    """Bytes that an archive of so many planes takes at the very least: headers, directory and documents."""
+    return 1000 + 300 * planes
+
+
+def short_of_space(error: DiskFull, need: int, folder: Path) -> DiskFull:
+    """The error of a full disk with the bytes that the whole archive is estimated to need."""
+    return DiskFull(f"{error} (the archive needs about {need:,} bytes, {free_space(folder) or 0:,} are free)")
 
 
 def _fit(layout: FileLayout, workers: int | None, memory: int | None) -> tuple[FileLayout, int]:

@@ -17,7 +17,7 @@ from napari_decant.archive._names import raw_name_of, stored_name
 from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, pack
 from napari_decant.archive._reader import Archive
 from napari_decant.archive._report import PackReport
-from napari_decant.archive._series import SeriesMember, SeriesPlan
+from napari_decant.archive._series import SeriesMember, SeriesPlan, folder_times
 from napari_decant.archive._write import SUMS_KEY
 from napari_decant.errors import IntegrityError, SourceChanged, TargetExists
 from napari_decant.progress import CancelToken, Progress, ProgressCallback
@@ -78,7 +78,11 @@ def pack_nested(
             members=members,
             series_consolidated=False,
         )
-        attributes = {"decant": {"format": FORMAT, "software": SOFTWARE, "members": facts}}
+        kept: dict[str, Any] = {"format": FORMAT, "software": SOFTWARE, "members": facts}
+        folders = folder_times(plan.members, plan.base)
+        if folders:
+            kept["folders"] = folders
+        attributes = {"decant": kept}
         _finish(staging, dump_manifest(manifest), json.dumps(attributes, indent=1).encode(), cancel)
         _check(staging, members)
         size = sum(file.stat().st_size for file in staging.rglob("*") if file.is_file())

@@ -18,18 +18,26 @@ from napari_decant.archive._layout import regions_of
 from napari_decant.archive._levels import plan_levels
 from napari_decant.archive._manifest import FORMAT, Member, PageRecord, dump_manifest
 from napari_decant.archive._names import stored_name
-from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, source_facts
+from napari_decant.archive._pack import (
+    SOFTWARE,
+    SUFFIX,
+    least_size,
+    new_manifest,
+    short_of_space,
+    source_facts,
+)
 from napari_decant.archive._pack_nested import pack_nested
 from napari_decant.archive._report import PackReport
-from napari_decant.archive._sample import resolve_codec, sample_planes
-from napari_decant.archive._series import SeriesPlan
+from napari_decant.archive._sample import resolve_codec, sample_planes, series_size
+from napari_decant.archive._series import SeriesPlan, folder_times
 from napari_decant.archive._source import Source
 from napari_decant.archive._verify import recompute
 from napari_decant.archive._workers import choose_workers
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter
-from napari_decant.errors import BudgetExceeded
+from napari_decant.errors import BudgetExceeded, DiskFull
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import AtomicFile, make_folder
+from napari_decant.stores._space import require_space
 
 __all__ = ["pack_series", "series_name", "series_path"]
 
@@ -99,12 +107,16 @@ def pack_series(
     make_folder(target.parent)
     pixel_codec = resolve_codec(codec, _samples(plan))
     job = _Job(plan, target, pixel_codec, levels, threads, progress, cancel)
-    if plan.consolidated:
-        return _pack_consolidated(job, overwrite)
-    return pack_nested(
-        plan, target, codec=codec, levels=levels, workers=threads, memory=memory, overwrite=overwrite,
-        progress=progress, cancel=cancel,
-    )  # fmt: skip
+    require_space(target.parent, least_size(len(plan.members)), f"packing {plan.base}")
+    try:
+        if plan.consolidated:
+            return _pack_consolidated(job, overwrite)
+        return pack_nested(
+            plan, target, codec=codec, levels=levels, workers=threads, memory=memory, overwrite=overwrite,
+            progress=progress, cancel=cancel,
+        )  # fmt: skip
+    except DiskFull as error:
+        raise short_of_space(error, series_size(plan, pixel_codec), target.parent) from error
 
 
 def _samples(plan: SeriesPlan) -> Iterator[np.ndarray]:
@@ -139,9 +151,13 @@ def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
             members=members,
             series_consolidated=True,
         )
+        kept: dict[str, Any] = {"format": FORMAT, "software": SOFTWARE, "members": facts}
+        folders = folder_times(plan.members, plan.base)
+        if folders:
+            kept["folders"] = folders
         attributes = image_attributes(
             stored_name(series_name(plan)), description, first.samples, first.dtype, encoder.meter,
-            {"format": FORMAT, "software": SOFTWARE, "members": facts, "dialect": description.dialect},
+            {**kept, "dialect": description.dialect},
             levels,
         )  # fmt: skip
         writer.finish(attributes, dump_manifest(manifest))

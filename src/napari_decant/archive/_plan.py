@@ -15,7 +15,7 @@ from napari_decant.archive._names import member_name, natural_key
 from napari_decant.archive._pack import archive_path
 from napari_decant.archive._pack_series import series_name, series_path
 from napari_decant.archive._report import Jsonable
-from napari_decant.archive._sample import packed_size
+from napari_decant.archive._sample import DOCUMENTS, packed_size, series_size
 from napari_decant.archive._series import SeriesPlan, cannot_read, is_ours, list_folder, plan_series
 from napari_decant.archive._source import Source
 from napari_decant.errors import Cancelled, DecantError, UsageError
@@ -26,9 +26,6 @@ __all__ = ["TIFF_SUFFIXES", "PlanRow", "find_tiffs", "plan"]
 
 TIFF_SUFFIXES = (".tif", ".tiff", ".btf", ".tf2", ".tf8", ".lsm", ".stk", ".svs", ".ndpi", ".scn", ".qptiff")
 """What a folder is searched for; a file that is named itself may be called anything."""
-
-_SAMPLES = 3  # members of a series looked at for the estimate
-_DOCUMENTS = 5000  # bytes of metadata and directory in an archive of one file
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,18 +266,7 @@ def _plan_all_series(
 
 
 def _series_row(planned: SeriesPlan, target: Path, codec: str, estimate: bool) -> PlanRow:
-    size = 0
-    if estimate:
-        step = max(1, len(planned.members) // _SAMPLES)
-        sampled = planned.members[::step][:_SAMPLES]
-        raw, packed = 1, 0
-        for member in sampled:
-            with Source(member.path) as source:
-                raw, packed = (
-                    raw + source.size,
-                    packed + packed_size(source, member.layout, parse_codec(codec)),
-                )
-        size = _DOCUMENTS * (1 + len(planned.members) // 8) + planned.size * packed // raw
+    size = series_size(planned, parse_codec(codec)) if estimate else 0
     row = PlanRow(
         planned.base, target, "series", "series", None, planned.size, size, members=len(planned.members),
         notes=planned.notes, relative=series_name(planned), series=planned,
@@ -299,4 +285,4 @@ def _series_row(planned: SeriesPlan, target: Path, codec: str, estimate: bool) -
 
 def _estimate(source: Source, layout: FileLayout, codec: str) -> int:
     """Size of the archive, from a few samples."""
-    return _DOCUMENTS + packed_size(source, layout, parse_codec(codec))
+    return DOCUMENTS + packed_size(source, layout, parse_codec(codec))

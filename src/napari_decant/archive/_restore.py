@@ -12,7 +12,7 @@ from typing import Any
 from napari_decant.archive._encode import Counter
 from napari_decant.archive._hashing import FollowingHasher, hash_whole
 from napari_decant.archive._manifest import MANIFEST_KEY, safe_relpath
-from napari_decant.archive._names import natural_key, real_name, stored_name
+from napari_decant.archive._names import natural_key, stored_name, system_name
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._rebuild import UNIT, rebuild
 from napari_decant.archive._report import RestoreReport
@@ -22,6 +22,7 @@ from napari_decant.progress import CancelToken, ProgressCallback, ignore_progres
 from napari_decant.stores import LocalFile
 from napari_decant.stores._aligned import AlignedWriter
 from napari_decant.stores._atomic import AtomicFile, make_folder, require_path, storage_error
+from napari_decant.stores._space import require_space
 
 __all__ = ["find_archives", "restore"]
 
@@ -76,6 +77,7 @@ def restore(
     *,
     member: str | None = None,
     overwrite: bool = False,
+    salvage: bool = False,
     workers: int | None = None,
     memory: int | None = None,
     progress: ProgressCallback = ignore_progress,
@@ -96,6 +98,8 @@ def restore(
         Restore only this file of a series, by its path within it.
     overwrite : bool
         Replace existing files.
+    salvage : bool
+        Of an archive that was cut short, use what is left; see `verify`.
     workers : int, optional
         Threads; one a core by default.
     memory : int, optional
@@ -119,6 +123,8 @@ def restore(
         The rebuilt bytes are not the original's; no such file was left.
     FormatError, UnsafeInput, UnsupportedOperation
         The archive is damaged, unsafe, or needs a newer version.
+    DiskFull
+        The disk has not enough room; nothing was written.
     StorageError
         Writing failed.
     BudgetExceeded
@@ -126,42 +132,78 @@ def restore(
     """
     path, folder = Path(archive), Path(output_dir)
     cancel = cancel or CancelToken()
-    with Archive(path) as opened:
+    with Archive(path, salvage=salvage) as opened:
         files = list(opened.files(None if member is None else stored_name(member)))
         if not files:
             raise UsageError(f"{path} has no member {member!r}; `info` lists them")
-        facts = _facts(opened)
-        targets = _targets(folder, files, facts, overwrite)
-        for folder_of_file in dict.fromkeys(target.parent for target in targets):
-            make_folder(folder_of_file)
+        targets, notes = _targets(folder, opened.real_names(), files, overwrite)
+        require_space(folder, _room(files, targets), f"restoring {path}")
         largest = max([UNIT, *(file.pages[0].nbytes for file in files if file.pages)])
         threads = choose_workers(largest, workers, memory)
         if not threads:
             raise BudgetExceeded("memory", (400 << 20) + 4 * largest, memory or 0, f"restoring {path}")
         total = sum(file.size for file in files)
+        made = _make_folders(folder, targets)
         counter = Counter(progress, "restore", total, opened.manifest.original_name)
         jobs = [
-            _Job(file, target, overwrite, _time(facts.get(file.name, {})))
+            _Job(file, target, overwrite, _time(opened.kept.get(file.name, {})))
             for file, target in zip(files, targets, strict=True)
         ]
         _restore_all(jobs, threads, counter, cancel)
+        _set_folder_times(folder, made, opened.facts.get("folders"))
         sums = [file.sha256 for file in files]
-        return RestoreReport(path, tuple(targets), tuple(sums), total)
+        return RestoreReport(path, tuple(targets), tuple(sums), total, tuple(notes))
 
 
 def _targets(
-    folder: Path, files: list[ArchivedFile], facts: dict[str, dict[str, Any]], overwrite: bool
-) -> list[Path]:
-    """Where each file goes; everything is refused before the first write."""
-    names = [safe_relpath(file.name, "the member name") for file in files]
-    names = [real_name(name, facts.get(name, {}).get("raw_name")) for name in names]
-    targets = [folder.joinpath(*name.split("/")) for name in names]
+    folder: Path, names: dict[str, str], files: list[ArchivedFile], overwrite: bool
+) -> tuple[list[Path], list[str]]:
+    """Where each file goes, and which cannot have its name here; all is refused before the first write."""
+    targets, notes = [], []
+    for file in files:
+        safe_relpath(file.name, "the member name")
+        name = system_name(names[file.name])
+        if name != names[file.name]:
+            notes.append(f"{names[file.name]} is no name for this system and was restored as {name}")
+        targets.append(folder.joinpath(*name.split("/")))
     if not overwrite:
         taken = [target for target in targets if os.path.lexists(target)]
         if taken:
             more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
             raise TargetExists(f"{taken[0]}{more} exists already; choose another folder or ask to overwrite")
-    return targets
+    return targets, notes
+
+
+def _room(files: list[ArchivedFile], targets: list[Path]) -> int:
+    """Most bytes that are needed at a time: a file that is replaced goes once the new one is there."""
+    used = most = 0
+    for file, target in zip(files, targets, strict=True):
+        most = max(most, used + file.size)
+        try:
+            old = os.lstat(target).st_size
+        except OSError:  # it is not there
+            old = 0
+        used += file.size - old
+    return most
+
+
+def _make_folders(folder: Path, targets: list[Path]) -> set[Path]:
+    """Make the folders of all files; returns the new ones, without ``folder`` itself."""
+    needed = {above for target in targets for above in target.parents if folder in above.parents}
+    made = {path for path in needed if not path.exists()}
+    for path in (folder, *sorted(needed)):
+        make_folder(path)
+    return made
+
+
+def _set_folder_times(folder: Path, made: set[Path], recorded: object) -> None:
+    """Give new folders the times of the original ones, which writing files into them has changed."""
+    if not isinstance(recorded, dict):
+        return
+    for path in sorted(made, reverse=True):  # those below come first
+        mtime_ns = recorded.get(path.relative_to(folder).as_posix())
+        if isinstance(mtime_ns, int):
+            _set_time(path, mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,17 +212,6 @@ class _Job:
     target: Path
     overwrite: bool
     mtime_ns: int | None
-
-
-def _facts(archive: Archive) -> dict[str, dict[str, Any]]:
-    """What the archive keeps of each original beside its bytes, by its stored name."""
-    members = archive.manifest.members
-    if not members:
-        return {archive.manifest.original_name: archive.facts}
-    recorded = archive.facts.get("members")
-    names = [member.relpath for member in members]
-    pairs = zip(names, recorded, strict=False) if isinstance(recorded, list) else ()
-    return {name: facts for name, facts in pairs if isinstance(facts, dict)}
 
 
 def _time(facts: dict[str, Any]) -> int | None:

@@ -9,9 +9,13 @@ import numpy as np
 from napari_decant.archive._codec import BYTES_CODEC, SMALLEST, PixelCodec, parse_codec
 from napari_decant.archive._geometry import segments_to_array
 from napari_decant.archive._layout import FileLayout
+from napari_decant.archive._series import SeriesPlan
 from napari_decant.archive._source import Source
 
-__all__ = ["packed_size", "resolve_codec", "sample_planes"]
+__all__ = ["DOCUMENTS", "packed_size", "resolve_codec", "sample_planes", "series_size"]
+
+DOCUMENTS = 5000
+"""Bytes of metadata and directory in an archive of one file."""
 
 _SAMPLES = 3
 _SAMPLE_BYTES = 1 << 20
@@ -47,6 +51,15 @@ def packed_size(source: Source, layout: FileLayout, codec: PixelCodec) -> int:
             block = np.frombuffer(source.read_at(start, _SAMPLE_BYTES), np.uint8)
             raw, packed = raw + len(block), packed + len(BYTES_CODEC.encode(block))
     return source.size * packed // max(1, raw)
+
+
+def series_size(plan: SeriesPlan, codec: PixelCodec) -> int:
+    """Estimate how many bytes the archive of a series takes, from a few members."""
+    raw, packed = 1, 0
+    for member in plan.members[:: max(1, len(plan.members) // _SAMPLES)][:_SAMPLES]:
+        with Source(member.path) as source:
+            raw, packed = raw + source.size, packed + packed_size(source, member.layout, codec)
+    return DOCUMENTS * (1 + len(plan.members) // 8) + plan.size * packed // raw
 
 
 def resolve_codec(codec: str, samples: Iterable[np.ndarray]) -> PixelCodec:

@@ -11,7 +11,7 @@ from pathlib import Path
 from napari_decant.archive._axes import flat_axes
 from napari_decant.archive._describe import Description
 from napari_decant.archive._layout import FileLayout, plan_file
-from napari_decant.archive._names import member_name, natural_key, refuse_clashes
+from napari_decant.archive._names import member_name, natural_key, refuse_clashes, stored_name
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._source import Source
 from napari_decant.archive._workers import ordered
@@ -19,7 +19,15 @@ from napari_decant.errors import UnsupportedOperation, UsageError
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import PARTIAL_SUFFIX, storage_error
 
-__all__ = ["SeriesMember", "SeriesPlan", "cannot_read", "is_ours", "list_folder", "plan_series"]
+__all__ = [
+    "SeriesMember",
+    "SeriesPlan",
+    "cannot_read",
+    "folder_times",
+    "is_ours",
+    "list_folder",
+    "plan_series",
+]
 _ARCHIVES = (".zarr.zip", ".zarr")
 _NAMED = 5  # names in a note
 
@@ -106,6 +114,14 @@ def list_folder(folder: Path) -> tuple[list[Path], list[Path]]:
         return natural_key(path.relative_to(folder).as_posix())
 
     return sorted(files, key=by_name), sorted(passed, key=by_name)
+
+
+def folder_times(members: Sequence[SeriesMember], base: Path) -> dict[str, int]:
+    """When each folder below ``base`` that holds members was last written to, in nanoseconds, by its path."""
+    above = {folder for member in members for folder in member.path.parents if base in folder.parents}
+    return {
+        stored_name(path.relative_to(base).as_posix()): os.stat(path).st_mtime_ns for path in sorted(above)
+    }
 
 
 def is_ours(name: str) -> bool:
