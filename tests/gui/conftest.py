@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
-from qtpy.QtWidgets import QAbstractButton, QApplication, QWidget
+from qtpy.QtWidgets import QAbstractButton, QApplication, QCheckBox, QRadioButton, QWidget
 from tests.support.tiffwriter import TiffSpec, write_tiff
 
 from napari_decant.gui import LIGHT, Desk, Look, MemoryStore, Window, make_window, open_settings
@@ -75,7 +75,11 @@ def click(qtbot) -> Callable[[QAbstractButton], None]:
     def do(button: QAbstractButton) -> None:
         assert button.isVisible()
         assert button.isEnabled(), f"{button.text()} cannot be clicked"
-        qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+        # A box may be wider than its words, and only these can be clicked.
+        place = QPoint(button.height() // 2, button.height() // 2)
+        boxes = (QCheckBox, QRadioButton)
+        where = {"pos": place} if isinstance(button, boxes) else {}
+        qtbot.mouseClick(button, Qt.MouseButton.LeftButton, **where)
 
     return do
 

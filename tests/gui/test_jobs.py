@@ -248,9 +248,11 @@ def test_speed_and_time_left_of_a_run() -> None:
 
 
 def test_numbers_are_human() -> None:
-    assert [size_text(n) for n in (0, 1, 999, 1000, 99_949, 99_951, 999_499, 999_500, 2_100_000_000, 5.1e13)] == [
-        "0 bytes", "1 byte", "999 bytes", "1.0 kB", "99.9 kB", "100 kB", "999 kB", "1.0 MB", "2.1 GB", "51.0 TB",
-    ]  # fmt: skip
+    sizes = {
+        0: "0 bytes", 1: "1 byte", 999: "999 bytes", 1000: "1.0 kB", 99_949: "99.9 kB", 99_951: "100 kB",
+        999_499: "999 kB", 999_500: "1.0 MB", 2_100_000_000: "2.1 GB", 51 * 10**12: "51.0 TB",
+    }  # fmt: skip
+    assert {size: size_text(size) for size in sizes} == sizes
     assert [seconds_text(n) for n in (0.2, 8, 59.7, 61, 3600, 7800, 40_000, 400_000)] == [
         "1 s", "8 s", "60 s", "1 min", "1 h", "2 h 10 min", "11 h", "5 days",
     ]  # fmt: skip

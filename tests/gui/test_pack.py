@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.support.tiffwriter import TiffSpec, write_sparse_imagej, write_tiff
 
 from napari_decant import archive
 from napari_decant.gui._row import Mark
+from napari_decant.gui.jobs import JobState
 from napari_decant.stores import _atomic
 
 
@@ -103,6 +106,32 @@ def test_cancel_stops_within_two_seconds_and_leaves_nothing(
     click(window.pack.footer.main)
     settled(qtbot, window.pack)
     assert set(states(window.pack).values()) == {"whole"}
+
+
+def test_b12_the_bar_moves_every_second_never_back_and_is_full_only_after_verification(
+    qtbot, window, drop, click, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sparse_imagej(tmp_path / "slow.tif", 60, 1024, 1024)
+    slow(monkeypatch, 0.1)
+    drop(window.pack, tmp_path / "slow.tif")
+    settled(qtbot, window.pack)
+    click(window.pack.footer.main)
+    bar: list[tuple[float, int]] = []
+    job = next(iter(window.desk.jobs))
+
+    def watch() -> bool:
+        if window.pack.batch is not None:
+            bar.append((time.monotonic(), window.pack.footer.bar.value()))
+        return window.pack.batch is None
+
+    qtbot.waitUntil(watch, timeout=30_000)
+    values = [value for _, value in bar]
+    assert values == sorted(values)
+    moves = [when for (when, value), (_, before) in zip(bar[1:], bar, strict=False) if value != before]
+    assert len(moves) > 4
+    assert max(later - sooner for sooner, later in itertools.pairwise(moves)) < 1
+    assert values[-1] < 1000 or job.state is JobState.DONE
+    assert any("verify: slow.tif" in line for line in job.log)
 
 
 def test_one_of_several_is_cancelled_from_the_menu(

@@ -44,8 +44,7 @@ def settled(qtbot: Any, panel: Any, timeout: int = 20_000) -> None:
 
 def notices(panel: Any) -> list[str]:
     """Messages that are shown."""
-    items = (panel._news.itemAt(i).widget() for i in range(panel._news.count()))
-    return [item.text for item in items if item is not None and item.isVisible()]
+    return [notice.text for notice in panel.notices() if notice.isVisible()]
 
 
 def button(panel: Any, words: str) -> QAbstractButton:

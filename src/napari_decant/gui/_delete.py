@@ -187,11 +187,8 @@ class DeleteDialog(QDialog):
         where = "deleted" if self.for_good.isChecked() else "in the trash"
         text = f"{count(len(gone), 'original')}, {size_text(sum(each.size for each in gone))}, {where}."
         if kept:
-            text += (
-                f" {count(kept, 'item')} left as they were; the table says why."
-                if kept > 1
-                else (" One was left as it was; the table says why.")
-            )
+            left = f"{kept:,} were left as they were" if kept > 1 else "One was left as it was"
+            text += f" {left}; the table says why."
         self._head.setText(text)
         self._batch = None
         self.footer.show_batch(None)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psygnal import EmissionInfo
-from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+from qtpy.QtCore import QSize, Qt, Signal
+from qtpy.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 from superqt import QElidingLabel
 
 from napari_decant.gui._settings import Settings
@@ -59,6 +59,26 @@ def folder_field(name: str, label: str, tip: str, none: str) -> Field:
         lambda value: Path(value) if value else None,
         lambda value: str(value) if value and str(value) != "." else "",
     )  # fmt: skip
+
+
+class _Area(QScrollArea):
+    """As high as its contents where there is room, and scrolled where there is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("decantFormArea")
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+        self.setMinimumHeight(self.fontMetrics().height() * 5)
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        hint: QSize = self.widget().sizeHint()
+        return hint
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        return QSize(self.widget().minimumSizeHint().width(), self.minimumHeight())
 
 
 class Options(QWidget):
@@ -128,6 +148,7 @@ class Options(QWidget):
             form.append(widget)
             self.widgets[field.name] = widget
         native: QWidget = form.native
+        native.setObjectName("decantForm")
         for field in self._fields:
             own: QWidget = self.widgets[field.name].native
             own.setAccessibleName(field.label)
@@ -136,8 +157,11 @@ class Options(QWidget):
             lines = own.findChildren(QLineEdit) if not isinstance(own, QLineEdit) else [own]
             for line in lines if field.placeholder else []:
                 line.setPlaceholderText(field.placeholder)
-        native.layout().setContentsMargins(self.fontMetrics().height(), 0, 0, 0)
-        return native
+        height = self.fontMetrics().height()
+        native.layout().setContentsMargins(height, 0, height // 2, 0)
+        area = _Area()
+        area.setWidget(native)
+        return area
 
     def _set(self, field: Field, value: Any) -> None:
         setattr(self._settings, field.name, field.write(value))

@@ -149,6 +149,7 @@ class JobPanel(QWidget):
         self.detail.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Maximum)
         self.detail.hide()
         self.form = self.options()
+        self.form.changed.connect(self.refresh_soon)
         self.footer = Footer(self.look, self._start, self.cancel)
         self._news = QVBoxLayout()
         self._box = QVBoxLayout(self)
@@ -172,6 +173,8 @@ class JobPanel(QWidget):
             self._narrow = narrow
             for part in (self.drop, self.table, self.footer):
                 part.set_narrow(narrow)
+            for notice in self.notices():
+                notice.set_narrow(narrow)
         super().resizeEvent(event)
 
     def refresh_soon(self) -> None:
@@ -240,16 +243,21 @@ class JobPanel(QWidget):
 
     def note(self, text: str, *actions: Action, kind: str = "info", closable: bool = True) -> Notice:
         """Show a message above everything else; one of the same words only once."""
-        for i in range(self._news.count()):
-            old = self._news.itemAt(i).widget()
-            if isinstance(old, Notice) and old.text == text and old.isVisibleTo(self):
+        for old in self.notices():
+            if old.text == text:
                 return old
         notice = Notice(self.look, text, actions, kind=kind, closable=closable)
+        notice.set_narrow(bool(self._narrow))
         self._news.addWidget(notice)
         notice.show()
         for button in notice.buttons:
             button.clicked.connect(notice.put_away)
         return notice
+
+    def notices(self) -> list[Notice]:
+        """Messages that are shown."""
+        items = (self._news.itemAt(i).widget() for i in range(self._news.count()))
+        return [item for item in items if isinstance(item, Notice)]
 
     # --- looking ---
 

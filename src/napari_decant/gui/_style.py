@@ -27,6 +27,8 @@ def style_sheet(theme: Theme) -> str:
 #decantPanel QLabel, #decantCard QLabel {{ background: transparent; color: {t.text}; }}
 #decantPanel QLabel[muted="true"], #decantCard QLabel[muted="true"] {{ color: {t.muted}; }}
 
+#decantForm, #decantFormArea, #decantFormArea > QWidget {{ background: transparent; }}
+
 #decantDrop {{ background: {t.surface}; border: 2px dashed {t.border}; border-radius: 10px; }}
 #decantDrop[hot="true"] {{ border-color: {t.accent}; background: {faint}; }}
 #decantDrop[strip="true"] {{ border-width: 1px; border-radius: 6px; }}

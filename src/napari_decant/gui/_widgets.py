@@ -231,16 +231,24 @@ class Notice(QFrame):
         names = {"info": ("info", "accent"), "warn": ("warning", "warn"), "bad": ("failed", "bad")}
         bind_icon(icon, look, *names[kind])
         self._text = label(text, wrap=True)
-        row = QHBoxLayout(self)
         gap = self.fontMetrics().height() // 3
-        row.setContentsMargins(2 * gap, gap, gap, gap)
-        row.addWidget(icon, 0, Qt.AlignmentFlag.AlignVCenter)
-        row.addWidget(self._text, 1)
+        head = QHBoxLayout()
+        head.addWidget(icon, 0, Qt.AlignmentFlag.AlignVCenter)
+        head.addWidget(self._text, 1)
         self.buttons = [side_button(look, action) for action in actions]
-        for button in self.buttons:
-            row.addWidget(button)
         if closable:
-            row.addWidget(flat_button(look, Action("", "close", "Put this message away", self.put_away)))
+            away = flat_button(look, Action("", "close", "Put this message away", self.put_away))
+            head.addWidget(away)
+        self._box = QHBoxLayout(self)
+        self._box.setContentsMargins(2 * gap, gap, gap, gap)
+        self._box.addLayout(head, 1)
+        for button in self.buttons:
+            self._box.addWidget(button)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Put buttons below the words, or beside them."""
+        direction = QBoxLayout.Direction
+        self._box.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
 
     @property
     def text(self) -> str:
