@@ -91,14 +91,14 @@ def check(
 
 @app.command
 def export(
-    image: Annotated[str, Parameter(negative=())],
+    source: Annotated[str, Parameter(negative=())],
     *,
     output: Annotated[
         Path,
         Parameter(("--output", "-o"), help="NAME.zarr (a folder) or NAME.ozx (one file)."),
     ],
     standard: Standard = "dca-0.1",
-    inner: ImagePath = None,
+    image: ImagePath = None,
     quantize: Annotated[
         bool, Parameter(negative=(), help="Store as uint16 what is neither uint8 nor uint16; it is recorded.")
     ] = False,
@@ -129,14 +129,14 @@ def export(
 
     Parameters
     ----------
-    image
+    source
         OME-Zarr, an archive, or a TIFF.
     """
     from napari_decant import standard as rules
 
     asked: dict[str, Any] = {
         "standard": standard,
-        "image": inner,
+        "image": image,
         "quantize": quantize_range or quantize,
         "labels": labels,
         "keep_label_type": keep_label_type,
@@ -144,14 +144,14 @@ def export(
         "workers": workers,
     }
     if dry_run:
-        plan = rules.plan_export(image, output, **asked)
+        plan = rules.plan_export(source, output, **asked)
         say_json(plan) if json else say("\n".join([plan["sentence"], *plan["notes"]]))
         return 0
     progress = progress_for(quiet)
     try:
         with executor_at(cluster) as executor:
             report = rules.export(
-                image,
+                source,
                 output,
                 **asked,
                 compression=compression,
