@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -67,7 +68,9 @@ class FileProgress:
         self._next = now + self._SECONDS
         line = json.dumps([event.stage, event.done, event.total, event.item, event.unit])
         # One write of one line: a reader sees the old line or the new one, or skips a torn one.
-        self.path.write_text(line + "\n", encoding="utf-8")
+        # A full disk, or a folder whose reader is gone, is no reason to stop the work itself.
+        with contextlib.suppress(OSError):
+            self.path.write_text(line + "\n", encoding="utf-8")
 
 
 def read_progress(path: Path) -> Progress | None:

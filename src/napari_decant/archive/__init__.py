@@ -1,7 +1,8 @@
 """The archive format: pack, verify, restore, look inside."""
 
 import napari_decant.archive._images  # noqa: F401 - teaches `open_image` about archives
-from napari_decant.archive._batch import BatchReport, BatchRow, pack_batch, restore_folder, write_reports
+from napari_decant.archive._batch import pack_batch
+from napari_decant.archive._batch_report import BatchReport, BatchRow, restore_folder, write_reports
 from napari_decant.archive._codec import PixelCodec, parse_codec
 from napari_decant.archive._delete import Deletion, delete_sources
 from napari_decant.archive._info import info

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from napari_decant.archive._batch import BatchRow
+from napari_decant.archive._batch_report import BatchRow
 from napari_decant.archive._hashing import hash_whole
-from napari_decant.archive._names import stored_name
 from napari_decant.archive._report import Jsonable
+from napari_decant.archive._source import Source
 from napari_decant.archive._verifier import verify
-from napari_decant.errors import StorageError, UnsupportedOperation
+from napari_decant.errors import Cancelled, DecantError, SourceChanged, UnsupportedOperation
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
-from napari_decant.stores import LocalFile
 
 __all__ = ["Deletion", "delete_sources"]
 
@@ -67,56 +67,58 @@ def delete_sources(
         if row.state not in ("packed", "skipped"):
             continue
         cancel.check()
-        names = {_path_of(row, name): digest for name, digest, _ in row.files}
-        try:
-            whole = bool(verify(row.archive, progress=progress, cancel=cancel).whole)
-            message = "" if whole else f"{row.archive} did not verify as whole"
-        except UnsupportedOperation as error:
-            message = str(error)
-        for path, digest in names.items():
-            why = message or _why_not(path, digest, progress, cancel)
-            size = 0
-            if not why:
-                try:
-                    size = path.stat().st_size
-                    remove(path)
-                except OSError as error:
-                    why = f"{path} could not be deleted: {error.strerror or error}"
-            done.append(Deletion(path, not why, why, size))
+        held, message = _held(row, progress, cancel)
+        for name, digest, _ in row.files:
+            path = row.source / name if row.source.is_dir() else row.source
+            why = message or ("" if held[digest] else f"{row.archive} does not hold {path}")
+            done.append(_delete(path, digest, why, remove, progress, cancel))
     return done
 
 
-def _path_of(row: BatchRow, name: str) -> Path:
-    if not row.source.is_dir():
-        return row.source
-    path = row.source / name
-    if path.exists():
-        return path
-    # a name that is not UTF-8 stands escaped in the manifest
-    for root, _, files in os.walk(row.source):
-        for file in files:
-            found = Path(root) / file
-            if stored_name(found.relative_to(row.source).as_posix()) == name:
-                return found
-    return path
+def _held(row: BatchRow, progress: ProgressCallback, cancel: CancelToken) -> tuple[Counter[str], str]:
+    """Hashes of the originals that the archive gives back now, and why it cannot be relied on, if so."""
+    try:
+        report = verify(row.archive, progress=progress, cancel=cancel)
+    except Cancelled:
+        raise
+    except DecantError as error:
+        return Counter(), str(error)
+    held = Counter(member.sha256 for member in report.members if member.whole)
+    return held, "" if report.whole else f"{row.archive} did not verify as whole"
 
 
-def _why_not(path: Path, digest: str, progress: ProgressCallback, cancel: CancelToken) -> str:
-    """Why a file must stay: it is not, byte for byte, what the archive holds."""
+def _delete(
+    path: Path,
+    digest: str,
+    why: str,
+    remove: Callable[[Path], None],
+    progress: ProgressCallback,
+    cancel: CancelToken,
+) -> Deletion:
+    """Remove one file if nothing speaks against it and it is, byte for byte, what the archive holds."""
 
     def advance(done: int) -> None:
         cancel.check()
-        progress(Progress("compare", done, file.size, path.name))
+        progress(Progress("compare", done, source.size, path.name))
 
+    if why:
+        return Deletion(path, False, why)
     try:
-        file = LocalFile(path)
-        try:
-            found = hash_whole(file, file.size, advance)
-        finally:
-            file.close()
-    except StorageError as error:
-        return str(error)
-    return "" if found == digest else f"{path} changed since it was packed"
+        with Source(path) as source:
+            found = hash_whole(source.file, source.size, advance)
+            source.check_unchanged()
+        if found != digest:
+            return Deletion(path, False, f"{path} changed since it was packed")
+        remove(path)
+    except SourceChanged:
+        return Deletion(path, False, f"{path} changed just now")
+    except Cancelled:
+        raise
+    except DecantError as error:
+        return Deletion(path, False, str(error))
+    except OSError as error:
+        return Deletion(path, False, f"{path} could not be deleted: {error.strerror or error}")
+    return Deletion(path, True, "", source.size)
 
 
 def _remover(permanently: bool) -> Callable[[Path], None]:
