@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.support.ngff import ramp
 from tests.support.writing import CountedArray, expected_levels, holes, small_layout
 
 from napari_decant.errors import BudgetExceeded, TargetExists, UnsupportedOperation, UsageError
-from napari_decant.images import ImageToWrite, open_image, plan_ome_zarr, write_ome_zarr
+from napari_decant.images import ImageToWrite, LazyArray, open_image, plan_ome_zarr, write_ome_zarr
 from napari_decant.images._write_zarr_layout import choose_chunk, plan_levels
 from napari_decant.ngff import Axis, Channel, LabelInfo
 from napari_decant.standard import check
@@ -191,6 +192,41 @@ def test_each_source_chunk_is_decoded_once_where_a_slab_fits(tmp_path: Path) -> 
     write_ome_zarr(plan)
     assert set(source.touched.values()) == {1}
     assert len(source.touched) == 300
+
+
+class CountedSource:
+    """Chunks for a lazy array, which counts how often each is decoded."""
+
+    def __init__(self, data: np.ndarray, chunk: tuple[int, ...]) -> None:
+        self.data, self.chunk_shape = data, chunk
+        self.shape, self.dtype = data.shape, data.dtype
+        self.decoded: Counter[tuple[int, ...]] = Counter()
+
+    def read_chunk(self, index: Any, out: np.ndarray | None = None) -> np.ndarray:
+        self.decoded[tuple(index)] += 1
+        chunk = np.zeros(self.chunk_shape, self.dtype) if out is None else out
+        part = self.data[
+            tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, self.chunk_shape, strict=True))
+        ]
+        chunk[tuple(slice(0, n) for n in part.shape)] = part
+        return chunk
+
+    def read(self, selection: tuple[slice, ...]) -> np.ndarray:
+        self.decoded[tuple(s.start // c for s, c in zip(selection, self.chunk_shape, strict=True))] += 1
+        return self.data[selection]
+
+
+def test_source_chunks_that_straddle_slabs_are_kept_for_the_next_one(tmp_path: Path) -> None:
+    source = CountedSource(ramp((300, 140, 150)), (50, 64, 64))  # 128 is no multiple of 50
+    plan = plan_ome_zarr(tmp_path / "a.zarr", ImageToWrite(LazyArray(source), "zyx"), workers=1)
+    assert plan.passes == 1.0
+    assert plan.images[0].choice.tile[2] == 128
+    assert plan.images[0].choice.cache_bytes > 0
+    write_ome_zarr(plan, workers=1)
+    assert set(source.decoded.values()) == {1}
+    opened = open_image(plan.target)
+    np.testing.assert_array_equal(np.asarray(opened.levels[0])[0, 0], source.data)
+    opened.close()
 
 
 @pytest.mark.parametrize("suffix", ["zarr", "ozx"])

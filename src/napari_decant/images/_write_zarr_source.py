@@ -82,6 +82,8 @@ class VolumeSource:
         t, c, z, y, x.
     partial : bool
         Whether a chunk decodes by parts along its slowest axis.
+    keeps_chunks : bool
+        Whether decoded chunks can be kept from one read to the next.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class VolumeSource:
             chunk[1] = 1
         self.shape = tuple(shape)
         self.chunk = tuple(chunk) if chunks is not None else self._bands()
-        self.has_chunks = chunks is not None
+        self.keeps_chunks = isinstance(array, LazyArray)
         self.partial = _decodes_by_parts(array)
 
     def set_cache(self, nbytes: int) -> None:

@@ -15,7 +15,7 @@ from napari_decant.images._write_zarr_source import VolumeSource
 
 __all__ = ["BASE_MEMORY", "DEFAULT_MEMORY", "TileChoice", "choose_tile"]
 
-BASE_MEMORY = 256 << 20
+BASE_MEMORY = 192 << 20
 """Resident bytes of the program itself."""
 DEFAULT_MEMORY = 2 << 30
 _CLOSE = 1.04  # decoding that much more is worth less memory
@@ -111,7 +111,7 @@ def choose_tile(
         passes = math.prod(rates[a][b] for a, b in enumerate(tile))
         cache = 0
         whole_planes = all(tile[a] >= base.shape[a] for a in (3, 4))
-        if rates[2][tile[2]] > 1 and whole_planes and partial != 2 and source.has_chunks and reading:
+        if rates[2][tile[2]] > 1 and whole_planes and partial != 2 and source.keeps_chunks and reading:
             cache = _row_bytes(base.shape, src, source.source_dtype.itemsize, workers)
         sizes = _tile_bytes(layout, tile)
         for ahead in (True, False):
