@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_decant.images._affine import affine_of, recorded_affine
 from napari_decant.images._contrast import full_range, sample_contrast
 from napari_decant.images._lazy import LazyArray
 from napari_decant.images._units import unit_name
@@ -34,6 +35,8 @@ class ImageLayer:
         Without the colour axis.
     scale, translate : tuple of float
         Of level 0, one number per axis in ``axes``: ``position = scale * index + translate``.
+    affine : tuple of tuple of float, shape (n + 1, n + 1), or None
+        Applied after them, where the file records that the image is turned.
     rgb, is_labels : bool
         How it is shown.
     color : str or None
@@ -58,6 +61,7 @@ class ImageLayer:
     contrast_range: tuple[float, float] | None = None
     visible: bool = True
     inverted: bool = False
+    affine: tuple[tuple[float, ...], ...] | None = None
 
     @property
     def axis_labels(self) -> tuple[str, ...]:
@@ -172,6 +176,7 @@ class Image:
             is_labels=self.is_labels,
             contrast_range=full_range(self.dtype),
         )
+        whole = replace(whole, affine=self._recorded_affine(whole))
         if self.is_rgb:
             return (replace(whole, contrast_limits=full_range(self.dtype)),)
         if self.is_labels:
@@ -185,6 +190,17 @@ class Image:
             )
             for i in range(count)
         )
+
+    def _recorded_affine(self, layer: ImageLayer) -> tuple[tuple[float, ...], ...] | None:
+        """What ``decant.affine`` says beyond the scale and translation of a layer."""
+        record = recorded_affine(self.ngff.decant, layer.axis_labels) if self.ngff is not None else None
+        if record is None:
+            return None
+        rank, at = len(layer.axes), record["axes"]
+        whole = np.column_stack([np.diag(layer.scale), layer.translate])
+        whole[np.ix_(at, at)] = record["matrix"][:, :-1]
+        whole[at, rank] = record["matrix"][:, -1]
+        return affine_of(whole, layer.scale, layer.translate) if all(layer.scale) else None
 
     def _channel_layer(
         self, whole: ImageLayer, levels: tuple[LazyArray, ...], i: int, count: int, prefix: str | None

@@ -55,6 +55,8 @@ def _one(opened: OpenedImage, number: int, layer: ImageLayer, count: int) -> Lay
         "visible": layer.visible,
         "metadata": {"napari-decant": {"uri": opened.image.uri, "image": opened.image.path, "layer": number}},
     }
+    if layer.affine is not None:
+        keywords["affine"] = np.asarray(layer.affine)
     if (
         layer.is_labels and levels[0].dtype == bool
     ):  # napari asks arrays of its labels for a view of their bytes
