@@ -20,7 +20,15 @@ from napari_decant.images._write_zarr_tile_choice import TileChoice, choose_tile
 from napari_decant.ngff import Axis, Channel, LabelInfo
 from napari_decant.stores import unsafe_name_reason
 
-__all__ = ["ImageToWrite", "PlannedImage", "WritePlan", "plan_ome_zarr"]
+__all__ = [
+    "ImageToWrite",
+    "PlannedImage",
+    "WritePlan",
+    "parse_axes",
+    "place_axes",
+    "plan_ome_zarr",
+    "worker_count",
+]
 
 _TYPES = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 WRITABLE = frozenset(
@@ -300,7 +308,7 @@ def _plan_image(path: str, image: ImageToWrite, memory: int | None, workers: int
             f"{image.name!r} has values of type {dtype}; only real numbers are written"
         )
     source = VolumeSource(image.array, axes, dtype=dtype, convert=convert)
-    scale, translation, units = _place(image, axes)
+    scale, translation, units = place_axes(image, axes)
     layout = plan_levels(
         source.shape, dtype.itemsize, scale=scale, translation=translation, levels=image.levels
     )
@@ -318,7 +326,9 @@ def parse_axes(axes: str | Sequence[Axis]) -> tuple[Axis, ...]:
     return tuple(Axis(name, _TYPES.get(name.lower(), "custom")) for name in axes)
 
 
-def _place(image: ImageToWrite, axes: Sequence[Axis]) -> tuple[list[float], list[float], list[str | None]]:
+def place_axes(
+    image: ImageToWrite, axes: Sequence[Axis]
+) -> tuple[list[float], list[float], list[str | None]]:
     """Scale, translation and unit along t, c, z, y, x."""
     scale, translation = [1.0] * 5, [0.0] * 5
     units: list[str | None] = [None] * 5
