@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from napari_decant.archive._axes import flat_axes
 from napari_decant.archive._describe import Description
 from napari_decant.archive._layout import FileLayout, plan_file
 from napari_decant.archive._names import member_name, natural_key, refuse_clashes, stored_name
@@ -161,7 +160,7 @@ def plan_series(
     base : Path
         Their common folder.
     pattern : str, optional
-        How names give axes, see `read_pattern`; by default it is found out.
+        How names give axes, such as ``img_t{t}_z{z}_c{c}.tif``; by default it is found out.
     workers : int
         Threads.
 
@@ -240,9 +239,3 @@ def _fit_together(members: list[SeriesMember]) -> list[SeriesMember]:
             member = SeriesMember(member.path, member.relpath, layout, Reason.OTHER_SHAPE)
         kept.append(member)
     return kept
-
-
-def flat_description(members: Sequence[SeriesMember], notes: Sequence[str] = ()) -> Description:
-    """All planes one behind the other along z: what remains when nothing more is known."""
-    count = sum(len(member.layout.planes) for member in members)
-    return Description(flat_axes(count), range(count), notes=tuple(notes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -103,10 +104,12 @@ def _summary(tags: TagReader, at: int) -> dict[str, Any]:
     return json_object(tags.read(at + 4, length)) if length <= _MAX_JSON else {}
 
 
-def json_object(data: bytes) -> dict[str, Any]:
+def json_object(
+    data: bytes, keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+) -> dict[str, Any]:
     """Parse a JSON object; empty for anything else, which costs only what it would have told."""
     try:
-        value = json.loads(decode(data.rstrip(b"\0")))
+        value = json.loads(decode(data.rstrip(b"\0")), object_hook=keep)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -22,6 +22,13 @@ __all__ = ["MAX_METADATA", "FolderMetadata", "read_metadata"]
 MAX_METADATA = 64 << 20
 """Longest ``metadata.txt`` that is read."""
 
+_KEPT = frozenset(
+    [
+        *("Summary", "FileName", "PositionIndex", "PositionName", "Frames", "Slices", "Channels", "ChNames"),
+        *("ChColors", "ChContrastMin", "ChContrastMax", "z-step_um", "Interval_ms", "StartTime"),
+        *("DateAndTime", "position", "stagePosition", "time", "z", "channel"),
+    ]
+)
 _AXIS_NAMES = {"position": "p", "stagePosition": "p", "time": "t", "z": "z", "channel": "c"}
 
 
@@ -69,7 +76,7 @@ def read_metadata(read: Callable[[int, int], bytes], size: int) -> FolderMetadat
         raise FormatError(f"its metadata has {size:,} bytes; more than {MAX_METADATA:,} are not read")
     data = read(0, size).strip()
     # an acquisition that was broken off leaves the last brace out
-    found = json_object(data) or json_object(data.rstrip(b", \r\n") + b"}")
+    found = json_object(data, _keep) or json_object(data.rstrip(b", \r\n") + b"}", _keep)
     summary = found.get("Summary")
     if not isinstance(summary, dict):
         return None
@@ -92,6 +99,15 @@ def read_metadata(read: Callable[[int, int], bytes], size: int) -> FolderMetadat
     folder.reading.channels = channels_of(summary, pages)
     folder.declared = {axis: whole(summary.get(key), 1, 1 << 31) or 1 for axis, key in DECLARED.items()}
     return folder
+
+
+def _keep(value: dict[str, Any]) -> dict[str, Any]:
+    """Keep what is used of each object: hundreds of device properties a plane would fill the memory."""
+    kept = trim(value)
+    for key, item in value.items():
+        if key in _KEPT or key.startswith(("FrameKey-", "Coords-", "Metadata-")):
+            kept[key] = item
+    return kept
 
 
 def _place(folder: FolderMetadata, name: str, value: dict[str, Any]) -> None:
