@@ -51,7 +51,6 @@ class JobBridge(QObject):
         """Stop listening."""
         self._jobs.changed.disconnect(self._on_change)
         self._jobs.parted.disconnect(self._on_part)
-        self._timer.stop()
 
     def _on_change(self, job: Job) -> None:
         with self._lock:

@@ -1,7 +1,33 @@
 """What napari calls, and what the command line calls to show things in napari."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from napari_decant.plugin._demo import run_demo
 from napari_decant.plugin._reader import get_reader, sample_data
 from napari_decant.plugin._view import view
 
-__all__ = ["get_reader", "run_demo", "sample_data", "view"]
+if TYPE_CHECKING:
+    from napari_decant.plugin._widgets import InspectWidget, PackWidget, RestoreWidget, VerifyWidget
+
+__all__ = [
+    "InspectWidget",
+    "PackWidget",
+    "RestoreWidget",
+    "VerifyWidget",
+    "get_reader",
+    "run_demo",
+    "sample_data",
+    "view",
+]
+
+# Imported when they are docked: reading an image needs no window of ours.
+_WIDGETS = ("InspectWidget", "PackWidget", "RestoreWidget", "VerifyWidget")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WIDGETS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}._widgets"), name)

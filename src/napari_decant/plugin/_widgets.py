@@ -1,0 +1,258 @@
+"""The window's panels as dock widgets: with napari's colours, settings, notices and activity dock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import napari
+from napari.settings import get_plugin_settings
+from napari.utils import progress
+from napari.utils.notifications import show_info, show_warning
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QEvent
+from qtpy.QtWidgets import QApplication, QSizePolicy, QWidget
+
+from napari_decant.gui import (
+    DARK,
+    LIGHT,
+    Desk,
+    InspectPanel,
+    Look,
+    PackPanel,
+    RestorePanel,
+    Settings,
+    Theme,
+    VerifyPanel,
+    open_settings,
+)
+
+__all__ = ["InspectWidget", "NapariStore", "PackWidget", "RestoreWidget", "VerifyWidget", "napari_theme"]
+
+_PLUGIN = "napari-decant"
+_TITLES = {
+    "pack": "Pack TIFFs",
+    "verify": "Verify archives",
+    "restore": "Restore originals",
+    "inspect": "Inspect a file",
+}
+_STEPS = 1000
+
+
+def napari_theme(name: str) -> Theme:
+    """Napari's theme of that name as ours; marks keep colours that stand out on it."""
+    theirs = get_theme(name)
+    dark = theirs.type == "dark"
+    base = DARK if dark else LIGHT
+
+    def color(role: str) -> str:
+        return str(getattr(theirs, role).as_hex(format="long"))
+
+    return Theme(
+        dark=dark,
+        window=color("background"),
+        surface=color("background"),
+        raised=color("foreground"),
+        text=color("text"),
+        muted=base.muted if dark else color("icon"),
+        border=color("primary"),
+        accent=base.accent,
+        on_accent=base.on_accent,
+        good=base.good,
+        bad=base.bad,
+        warn=base.warn,
+    )
+
+
+class NapariStore:
+    """Settings where napari keeps those of its plugins; they stand in its Preferences."""
+
+    def __init__(self) -> None:
+        self._group = get_plugin_settings(_PLUGIN).archiving
+        self._hidden: dict[str, Any] = {}  # what is no choice of the user's
+
+    def load(self) -> dict[str, Any]:
+        """See `SettingsStore.load`."""
+        return dict(self._group.model_dump())
+
+    def save(self, name: str, value: Any) -> None:
+        """See `SettingsStore.save`."""
+        if name in type(self._group).model_fields:
+            if getattr(self._group, name) != value:
+                setattr(self._group, name, value)
+        else:
+            self._hidden[name] = value
+
+    def follow(self, settings: Settings) -> None:
+        """Take over what is changed in the Preferences."""
+
+        def changed(event: Any) -> None:
+            name = event.type
+            if name in type(self._group).model_fields and getattr(settings, name) != event.value:
+                setattr(settings, name, event.value)
+
+        self._group.events.connect(changed)
+        self._changed = changed  # napari holds callbacks weakly
+
+
+class _Seat:
+    """The desk of one viewer, as long as a panel of ours is open in it."""
+
+    def __init__(self, viewer: Any) -> None:
+        self.viewer = viewer
+        self.panels = 0
+        store = NapariStore()
+        settings = open_settings(store)
+        store.follow(settings)
+        self._store = store
+        self.look = Look(napari_theme(viewer.theme))
+        self.desk = Desk(settings, self.look, open_images=self.open, say=self._say)
+        self.desk.warm()
+        viewer.events.theme.connect(self._retheme)
+
+    def open(self, paths: Sequence[Path]) -> None:
+        """Add images to the viewer."""
+        self.viewer.open([str(path) for path in paths], stack=False, plugin=_PLUGIN)
+
+    @staticmethod
+    def _say(sentence: str, good: bool) -> None:
+        (show_info if good else show_warning)(sentence)
+
+    def _retheme(self, event: Any = None) -> None:
+        self.look.set_theme(napari_theme(self.viewer.theme))
+
+    def close(self) -> None:
+        """Stop what runs; in the background, since cleaning up may take a moment."""
+        self.viewer.events.theme.disconnect(self._retheme)
+        self.desk.bridge.close()
+        thread = threading.Thread(target=self.desk.runner.close, name="decant-close")
+        thread.start()
+
+
+_seats: dict[int, _Seat] = {}
+
+
+def _seat_of(viewer: Any) -> tuple[_Seat, int]:
+    viewer = getattr(viewer, "__wrapped__", viewer)  # napari hands out a proxy
+    key = id(viewer)
+    if key not in _seats:
+        _seats[key] = _Seat(viewer)
+    _seats[key].panels += 1
+    return _seats[key], key
+
+
+def _leave(key: int) -> None:
+    seat = _seats.get(key)
+    if seat is None:
+        return
+    seat.panels -= 1
+    if seat.panels <= 0:
+        del _seats[key]
+        seat.close()
+
+
+class _Docked:
+    """What all panels need to live in napari; mixed into a panel."""
+
+    _key: int | None = None
+
+    def _settle_in(self, seat: _Seat, key: int) -> None:
+        panel: Any = self
+        panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        panel.handed.connect(panel._hand_on)
+        self._seat, self._key = seat, key
+        app = QApplication.instance()
+        if app is not None:
+            app.aboutToQuit.connect(panel._leave)
+
+    def _hand_on(self, to: str, paths: list[Path]) -> None:
+        """Dock the panel that paths are for, and give them to it."""
+        window = self._seat.viewer.window
+        dock, widget = window.add_plugin_dock_widget(_PLUGIN, _TITLES[to], tabify=True)
+        dock.show()
+        dock.raise_()
+        widget.add(paths)
+
+    def event(self, event: Any) -> bool:
+        """Notice that napari took the panel out of its dock: closing a dock ends its work."""
+        panel: Any = self
+        handled = bool(super().event(event))  # type: ignore[misc]
+        if event.type() == QEvent.Type.ParentChange and panel.parent() is None:
+            self._leave()
+        return handled
+
+    def _leave(self) -> None:
+        if self._key is not None:
+            key, self._key = self._key, None
+            panel: Any = self
+            if hasattr(panel, "cancel"):
+                panel.cancel()
+            _leave(key)
+            panel.deleteLater()
+
+
+class _Activity:
+    """Shows the progress of a panel's runs in napari's activity dock."""
+
+    def __init__(self, panel: Any, title: str) -> None:
+        self._panel, self._title = panel, title
+        self._bar: Any = None
+        self._shown = 0
+        panel.progressed.connect(self.update)
+        panel.footer._timer.timeout.connect(self.update)
+
+    def update(self) -> None:
+        """Move the bar, make it or take it away."""
+        batch = self._panel.batch
+        if batch is None:
+            if self._bar is not None:
+                self._bar.close()
+                self._bar = None
+            return
+        if self._bar is None:
+            self._bar, self._shown = progress(total=_STEPS, desc=self._title), 0
+        now = int(_STEPS * batch.fraction)
+        if now > self._shown:
+            self._bar.update(now - self._shown)
+            self._shown = now
+
+
+class PackWidget(_Docked, PackPanel):
+    """Pack TIFFs, docked in napari."""
+
+    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
+        seat, key = _seat_of(napari_viewer)
+        super().__init__(seat.desk, parent)
+        self._settle_in(seat, key)
+        self._activity = _Activity(self, "Packing")
+
+
+class VerifyWidget(_Docked, VerifyPanel):
+    """Verify archives, docked in napari."""
+
+    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
+        seat, key = _seat_of(napari_viewer)
+        super().__init__(seat.desk, parent)
+        self._settle_in(seat, key)
+        self._activity = _Activity(self, "Verifying")
+
+
+class RestoreWidget(_Docked, RestorePanel):
+    """Restore originals, docked in napari."""
+
+    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
+        seat, key = _seat_of(napari_viewer)
+        super().__init__(seat.desk, parent)
+        self._settle_in(seat, key)
+        self._activity = _Activity(self, "Restoring")
+
+
+class InspectWidget(_Docked, InspectPanel):
+    """Look inside a file, docked in napari."""
+
+    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
+        seat, key = _seat_of(napari_viewer)
+        super().__init__(seat.desk, parent)
+        self._settle_in(seat, key)
