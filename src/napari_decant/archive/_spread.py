@@ -83,6 +83,8 @@ def run_task(task: Task, progress: ProgressCallback, cancel: CancelToken) -> Bat
 
 
 def _run_marked(task: Task, progress: FileProgress, cancel: CancelToken) -> BatchRow:
+    if not progress.path.parent.is_dir():  # whoever asked for this has stopped waiting
+        return failed_row(task.row, Cancelled("cancelled before it was begun"))
     progress(_BEGUN)  # should this process die now, it is known over which row
     return run_task(task, progress, cancel)
 
@@ -144,7 +146,7 @@ def spread(
             if cancel.cancelled:
                 results |= {i: failed_row(left[i].row, Cancelled("cancelled")) for i in broken}
                 return results
-            begun = {i: left[i] for i in broken if read_progress(folder / str(i)) is not None}
+            begun = {i: left[i] for i in broken if (folder / str(i)).exists()}
             for i, task in (begun or {i: left[i] for i in broken[:1]}).items():
                 with _processes(1) as pool:
                     if watch.run(pool, {i: task}):
@@ -190,7 +192,10 @@ class _Watch:
             finished, _ = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             if self._cancel.cancelled and not self.token.cancelled:
                 self.token.cancel()
-                finished |= {future for future in pending if future.cancel()}
+                # a cluster would drop rows that its workers are at, and these would go on unwatched
+                finished |= {
+                    future for future, i in pending.items() if not self._begun(i) and future.cancel()
+                }
             for future in finished:
                 i = pending.pop(future)
                 row = self._result(future, tasks[i].row)
@@ -200,6 +205,9 @@ class _Watch:
                 self._results[i] = row
             self._report()
         return broken
+
+    def _begun(self, i: int) -> bool:
+        return (self._folder / str(i)).exists()
 
     def _result(self, future: Future[BatchRow], row: PlanRow) -> BatchRow | None:
         """The row of a finished future; None if a process of ours died under it."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
 from napari_decant import __version__
+from napari_decant.cli._cluster import executor_at
 from napari_decant.errors import Cancelled, DecantError, UsageError
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 
@@ -162,28 +161,3 @@ def each(paths: list[Path], work: Callable[[Path], tuple[dict[str, Any], str, bo
     if as_json:
         say_json({"ok": code == 0, "results": results})
     return code
-
-
-@contextmanager
-def executor_at(address: str | None) -> Iterator[Executor | None]:
-    """The executor of a Dask scheduler; None without an address.
-
-    Raises
-    ------
-    UsageError
-        Dask is not installed, or no scheduler answers.
-    """
-    if address is None:
-        yield None
-        return
-    try:
-        import distributed
-    except ImportError as error:
-        raise UsageError('--cluster needs Dask; run: pip install "napari-decant[cluster]"') from error
-    connect: Any = distributed.Client  # its hints are incomplete
-    try:
-        client = connect(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"no Dask scheduler answers at {address} ({error}); check the address") from error
-    with client:
-        yield client.get_executor(pure=False, retries=0)
