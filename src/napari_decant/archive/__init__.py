@@ -24,6 +24,7 @@ from napari_decant.archive._report import (
 from napari_decant.archive._restore import find_archives, restore
 from napari_decant.archive._series import SeriesPlan, plan_series
 from napari_decant.archive._verifier import verify
+from napari_decant.stores._partial import Leftover, find_leftovers, remove_leftovers
 
 __all__ = [
     "SUFFIX",
@@ -34,6 +35,7 @@ __all__ = [
     "BatchReport",
     "BatchRow",
     "Deletion",
+    "Leftover",
     "Manifest",
     "MemberState",
     "OriginalFile",
@@ -49,6 +51,7 @@ __all__ = [
     "archive_path",
     "delete_sources",
     "find_archives",
+    "find_leftovers",
     "info",
     "load_manifest",
     "open_original",
@@ -58,6 +61,7 @@ __all__ = [
     "parse_codec",
     "plan",
     "plan_series",
+    "remove_leftovers",
     "restore",
     "restore_folder",
     "series_path",

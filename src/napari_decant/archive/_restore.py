@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ from napari_decant.archive._names import natural_key, stored_name, system_name
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._rebuild import UNIT, rebuild
 from napari_decant.archive._report import RestoreReport
+from napari_decant.archive._series import cannot_read
 from napari_decant.archive._workers import choose_workers, ordered
 from napari_decant.errors import BudgetExceeded, IntegrityError, TargetExists, UsageError
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import LocalFile
 from napari_decant.stores._aligned import AlignedWriter
 from napari_decant.stores._atomic import AtomicFile, make_folder, require_path, storage_error
+from napari_decant.stores._partial import is_partial_name
 from napari_decant.stores._space import require_space
 
 __all__ = ["find_archives", "restore"]
@@ -56,7 +58,7 @@ def find_archives(paths: Sequence[Path]) -> dict[Path, str]:
         if not path.is_dir() or (path / MANIFEST_KEY).is_file():
             found[path] = _stem(path.name)
             continue
-        below = sorted(path.rglob("*"), key=lambda item: natural_key(item.relative_to(path).as_posix()))
+        below = sorted(_finished(path), key=lambda item: natural_key(item.relative_to(path).as_posix()))
         inside = [item for item in below if item.name.endswith(".zarr") and (item / MANIFEST_KEY).is_file()]
         files = [item for item in below if item.name.endswith(".zarr.zip") and item.is_file()]
         archives = inside + [file for file in files if not any(folder in file.parents for folder in inside)]
@@ -65,6 +67,13 @@ def find_archives(paths: Sequence[Path]) -> dict[Path, str]:
         for archive in archives:
             found[archive] = _stem(archive.relative_to(path).as_posix())
     return found
+
+
+def _finished(folder: Path) -> Iterator[Path]:
+    """Everything below a folder but what is unfinished."""
+    for root, folders, names in os.walk(folder, onerror=cannot_read):
+        folders[:] = [name for name in folders if not is_partial_name(name)]
+        yield from (Path(root) / name for name in (*folders, *names))
 
 
 def _stem(name: str) -> str:

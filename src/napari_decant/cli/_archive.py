@@ -1,4 +1,4 @@
-"""The verbs that work on archives: pack, verify, restore, info."""
+"""The verbs that work on archives: pack, verify, restore, info, clean."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from napari_decant.cli._common import (
     say,
     say_json,
 )
-from napari_decant.errors import UsageError
+from napari_decant.errors import DecantError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from napari_decant.archive import BatchReport, BatchRow, PlanRow
 
-__all__ = ["info", "pack", "restore", "verify"]
+__all__ = ["clean", "info", "pack", "restore", "verify"]
 
 
 @app.command
@@ -84,13 +84,14 @@ def pack(
     clear(progress)
     if dry_run:
         return _show_plan(rows, json)
+    _offer_to_clean(rows)
     with executor_at(cluster) as executor:
         report = archive.pack_batch(
             rows, codec=codec, levels=levels, workers=workers, memory=limit, overwrite=overwrite,
             executor=executor, progress=progress, cancel=cancel,
         )  # fmt: skip
     clear(progress)
-    folder = _report_folder(paths, output)
+    folder = _report_folder(paths, output, series)
     if folder is not None and report.count("packed") + report.count("skipped"):
         archive.write_reports(report, folder)
     deleted = (
@@ -115,12 +116,28 @@ def pack(
     return code
 
 
-def _report_folder(paths: list[Path], output: Path | None) -> Path | None:
-    """Where report.json and SHA256SUMS go: batches get them, a single file does not."""
+def _report_folder(paths: list[Path], output: Path | None, series: bool) -> Path | None:
+    """Where report.json and SHA256SUMS go: batches get them, a single file does not.
+
+    Without an output folder they lie beside the archives of a folder; beside those of series
+    lies somebody else's folder, and in it are the members, of which they must not become some.
+    """
     folders = [path for path in paths if path.is_dir()]
     if output is not None:
         return output if folders or len(paths) > 1 else None
-    return folders[0] if len(paths) == 1 and folders else None
+    return folders[0] if len(paths) == 1 and folders and not series else None
+
+
+def _offer_to_clean(rows: list[PlanRow]) -> None:
+    """Say what a run that was ended has left in the folders that are written to."""
+    from napari_decant.archive import find_leftovers
+
+    for folder in dict.fromkeys(row.target.parent for row in rows if row.mode != "failed"):
+        left = find_leftovers(folder)
+        if left:
+            files = "1 unfinished file" if len(left) == 1 else f"{len(left):,} unfinished files"
+            size = human_size(sum(item.size for item in left))
+            complain(f"{files} of an earlier run in {folder} ({size}); `napari-decant clean` removes them")
 
 
 def _what(mode: str, reason: str | None, axes: tuple[str, ...], shape: tuple[int, ...], members: int) -> str:
@@ -179,6 +196,12 @@ def verify(
     quick: Annotated[
         bool, Parameter(negative=(), help="Check structure and metadata, do not read pixels.")
     ] = False,
+    against: Annotated[
+        Path | None, Parameter(help="File, or folder of originals, to compare with byte for byte.")
+    ] = None,
+    salvage: Annotated[
+        bool, Parameter(negative=(), help="Of an archive cut short, say what is still whole.")
+    ] = False,
     workers: Workers = None,
     memory: Memory = None,
     json: Json = False,
@@ -189,21 +212,64 @@ def verify(
     Parameters
     ----------
     archives
-        Archives to check.
+        Archives to check, or folders of archives.
     """
     from napari_decant import archive
 
     progress, limit = progress_for(quiet), parse_size(memory)
+    places = _places(archives)
 
     def work(path: Path) -> tuple[dict[str, Any], str, bool]:
+        peer = against
+        if peer is not None and peer.is_dir():
+            peer = peer / places[path]
         report = archive.verify(
-            path, quick=quick, workers=workers, memory=limit, progress=progress, cancel=cancel
-        )
+            path, quick=quick, against=peer, salvage=salvage, workers=workers, memory=limit,
+            progress=progress, cancel=cancel,
+        )  # fmt: skip
         clear(progress)
         lines = [report.sentence(), *(f"  {problem.kind}: {problem.message}" for problem in report.problems)]
+        if report.problems and len(report.members) > 1:
+            lines += [f"  {_state(member.whole)}: {member.name}" for member in report.members]
         return report.to_json(), "\n".join(lines), report.ok
 
-    return each(archives, work, json)
+    return each(list(places), work, json)
+
+
+def _state(whole: bool | None) -> str:
+    return {True: "whole", False: "not whole", None: "not read"}[whole]
+
+
+def _places(archives: list[Path]) -> dict[Path, PurePosixPath]:
+    """Archives at and below paths, each with the folder that its files are restored into.
+
+    Raises
+    ------
+    UsageError
+        A path does not exist, or a folder holds no archive.
+    """
+    from napari_decant import archive
+
+    found = archive.find_archives(archives)
+    first: dict[str, Path] = {}
+    for path, relative in found.items():
+        if first.setdefault(relative, path) != path:
+            raise UsageError(f"{path} and {first[relative]} have one name; name one of them at a time")
+    alone = len(archives) == 1 and archives[0] in found
+    return {
+        path: archive.restore_folder(relative, series=not alone and _is_series(path), alone=alone)
+        for path, relative in found.items()
+    }
+
+
+def _is_series(path: Path) -> bool:
+    from napari_decant.archive import Archive
+
+    try:
+        with Archive(path) as opened:
+            return opened.manifest.mode == "series"
+    except DecantError:  # the work itself will say what is wrong with it
+        return False
 
 
 @app.command
@@ -213,6 +279,9 @@ def restore(
     output: Annotated[Path, Parameter(("--output", "-o"), help="Folder to restore into; made if missing.")],
     member: Annotated[str | None, Parameter(help="Only this file of a series.")] = None,
     overwrite: Annotated[bool, Parameter(negative=(), help="Replace existing files.")] = False,
+    salvage: Annotated[
+        bool, Parameter(negative=(), help="Of an archive cut short, use what is left.")
+    ] = False,
     workers: Workers = None,
     memory: Memory = None,
     json: Json = False,
@@ -220,8 +289,8 @@ def restore(
 ) -> int:
     """Get the original files back, byte for byte.
 
-    The archives of a folder are restored with the tree they lie in. Where several archives are
-    restored, each series gets a folder of its own name.
+    The archives of a folder are restored with the tree they lie in, and each series among them
+    into a folder of its own name.
 
     Parameters
     ----------
@@ -231,22 +300,20 @@ def restore(
     from napari_decant import archive
 
     progress, limit = progress_for(quiet), parse_size(memory)
-    found = archive.find_archives(archives)
+    places = _places(archives)
 
     def work(path: Path) -> tuple[dict[str, Any], str, bool]:
-        relative = found[path]
-        is_series = len(found) > 1 and archive.info(path).mode == "series"
-        folder = archive.restore_folder(relative, series=is_series, alone=len(found) == 1)
         report = archive.restore(
-            path, output / PurePosixPath(folder), member=member, overwrite=overwrite, workers=workers,
-            memory=limit, progress=progress, cancel=cancel,
+            path, output / places[path], member=member, overwrite=overwrite, salvage=salvage,
+            workers=workers, memory=limit, progress=progress, cancel=cancel,
         )  # fmt: skip
         clear(progress)
         pairs = zip(report.files, report.sha256, strict=True)
         lines = [f"{file}: restored, sha256 {digest}" for file, digest in pairs]
+        lines += [f"  {note}" for note in report.notes]
         return report.to_json(), "\n".join(lines), True
 
-    return each(list(found), work, json)
+    return each(list(places), work, json)
 
 
 @app.command
@@ -279,3 +346,49 @@ def info(archives: Annotated[list[Path], Parameter(negative=())], *, json: Json 
         return found.to_json(), "\n".join(lines), True
 
     return each(archives, work, json)
+
+
+@app.command
+def clean(
+    folders: Annotated[list[Path], Parameter(negative=())],
+    *,
+    dry_run: Annotated[bool, Parameter(negative=(), help="Only say what would be removed.")] = False,
+    json: Json = False,
+) -> int:
+    """Remove what runs that were killed have left unfinished; nothing else is touched.
+
+    Only hidden files that this program names so, and that no running program writes to.
+
+    Parameters
+    ----------
+    folders
+        Where to look, with all folders below.
+    """
+    from napari_decant.archive import find_leftovers, remove_leftovers
+
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is no folder; give the one that archives were written to")
+    found = list(dict.fromkeys(left for folder in folders for left in find_leftovers(folder, deep=True)))
+    kept = dict([] if dry_run else remove_leftovers(found))
+    gone = [left for left in found if left.path not in kept]
+    size = sum(left.size for left in gone)
+    what = "would be removed" if dry_run else "removed"
+    sentence = (
+        f"{len(gone):,} unfinished, {human_size(size)}: {what}" if found else "nothing unfinished is left"
+    )
+    if json:
+        say_json(
+            {
+                "ok": not kept,
+                "sentence": sentence,
+                "removed": [] if dry_run else [str(left.path) for left in gone],
+                "found": [str(left.path) for left in found],
+                "kept": {str(path): why for path, why in kept.items()},
+            }
+        )
+    else:
+        say("\n".join([*(str(left.path) for left in gone), sentence]))
+    for path, why in kept.items():
+        complain(f"{path} was not removed: {why}")
+    return StorageError.exit_code if kept else 0
