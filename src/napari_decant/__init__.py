@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         QueueLimits,
         ZarrMetadata,
     )
+    from napari_decant.images.crop import crop
     from napari_decant.ngff import NgffImage, NgffLimits
     from napari_decant.spatial import IndexQuery, Sampler, SpatialQuery
     from napari_decant.stores import FileMetadataReader
@@ -39,6 +40,7 @@ _HOMES = {
     "PlanLimits": "engine",
     "QueueLimits": "engine",
     "ZarrMetadata": "engine",
+    "crop": "images.crop",
     "NgffImage": "ngff",
     "NgffLimits": "ngff",
     "IndexQuery": "spatial",
@@ -70,6 +72,7 @@ __all__ = [
     "SpatialQuery",
     "ZarrMetadata",
     "__version__",
+    "crop",
     "info",
     "pack",
     "restore",

@@ -149,7 +149,7 @@ def test_an_array_far_larger_than_memory_is_sliced_where_the_crop_needs_it():
 
 
 def test_limits_cancel_and_devices_are_refused_in_words():
-    image, physical = spot_image(3, 1)
+    image, _ = spot_image(3, 1)
     source = source_of_image(image)
     world = WorldMap.physical(source)
     sized = place(world.whole(source.shape), source, world)
