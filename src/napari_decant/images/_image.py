@@ -206,11 +206,11 @@ class Image:
         self, whole: ImageLayer, levels: tuple[LazyArray, ...], i: int, count: int, prefix: str | None
     ) -> ImageLayer:
         channel = self.channels[i] if i < len(self.channels) else Channel()
-        label = channel.label or (str(i) if prefix is not None else None)
+        label = channel.label or (str(i) if prefix is not None and count > 1 else None)
         color = channel.color or (_MIX[i % len(_MIX)] if count > 1 else None)
         return replace(
             whole,
-            name=f"{prefix}{label}" if prefix is not None else whole.name,
+            name=f"{prefix}{label}" if prefix is not None and label else whole.name,
             levels=levels,
             color=None if color == "FFFFFF" else color,
             contrast_limits=channel.window,

@@ -109,9 +109,11 @@ def _viewable(ngff: NgffImage, warnings: list[str]) -> list[NgffLevel]:
 def _is_rgb(ngff: NgffImage, level: NgffLevel, axis: int) -> bool:
     count = level.shape[axis]
     last = axis == level.array.rank - 1
-    if last and count in (3, 4) and ngff.decant.get("samples") == count:
-        # our archives record the samples of a pixel, and whether they are colours
-        return bool(ngff.decant.get("rgb", True))
+    if count in (3, 4) and ngff.decant.get("samples") == count:
+        # we record the samples of a pixel, and whether they are colours
+        colours = ngff.decant.get("rgb", last)
+        if last or colours is True:
+            return bool(colours)
     if looks_like_rgb(ngff.channels, count, level.dtype):
         return True
     return last and count in (3, 4) and level.dtype.name == "uint8" and not ngff.channels

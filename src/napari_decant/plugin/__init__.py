@@ -11,6 +11,7 @@ from napari_decant.plugin._view import view
 
 if TYPE_CHECKING:
     from napari_decant.plugin._widgets import InspectWidget, PackWidget, RestoreWidget, VerifyWidget
+    from napari_decant.plugin._writer import write_layers
 
 __all__ = [
     "InspectWidget",
@@ -21,13 +22,20 @@ __all__ = [
     "run_demo",
     "sample_data",
     "view",
+    "write_layers",
 ]
 
-# Imported when they are docked: reading an image needs no window of ours.
-_WIDGETS = ("InspectWidget", "PackWidget", "RestoreWidget", "VerifyWidget")
+# Imported when they are wanted: reading an image needs no window of ours.
+_HOMES = {
+    "InspectWidget": "_widgets",
+    "PackWidget": "_widgets",
+    "RestoreWidget": "_widgets",
+    "VerifyWidget": "_widgets",
+    "write_layers": "_writer",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WIDGETS:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}._widgets"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -70,6 +70,13 @@ class LevelArray(NDArrayOperatorsMixin):
         """Bytes that reading everything would take."""
         return self.size * self.dtype.itemsize
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it gives the array as it is: all of it, in its own data type."""
+        with self.get() as array:
+            own = np.dtype(array.dtype) == self.dtype and not self._complex
+            return own and tuple(array.shape) == self.shape
+
     def __len__(self) -> int:
         return self.shape[0]
 

@@ -31,6 +31,8 @@ class OpenedImage:
 
     Attributes
     ----------
+    location, which : str
+        As given.
     image : Image
         A description; its arrays are not to be read.
     layers : tuple of ImageLayer
@@ -47,7 +49,7 @@ class OpenedImage:
     def __init__(self, location: str, which: str | None = None) -> None:
         self.location = location
         self.measured = False
-        self._which = which
+        self.which = which
         self._lock = threading.Lock()
         self.image = open_image(location, image=which)
         self.layers = _divide(self.image)
@@ -73,9 +75,20 @@ class OpenedImage:
         DecantError
             It cannot be opened again.
         """
+        with self._lend() as session:
+            yield session.layers
+
+    @contextmanager
+    def borrow_image(self) -> Iterator[Image]:
+        """Lend the image, undivided; see `borrow`."""
+        with self._lend() as session:
+            yield session.image
+
+    @contextmanager
+    def _lend(self) -> Iterator[_Session]:
         with self._lock:
             if self._session is None:
-                image = open_image(self.location, image=self._which)
+                image = open_image(self.location, image=self.which)
                 layers = _divide(image)
                 if _signature(layers) != _signature(self.layers):
                     image.close()
@@ -84,7 +97,7 @@ class OpenedImage:
             session = self._session
             session.borrowers += 1
         try:
-            yield session.layers
+            yield session
         finally:
             with self._lock:
                 session.borrowers -= 1
