@@ -112,10 +112,6 @@ def _clipped(shard: Sequence[int], shape: Sequence[int], itemsize: int) -> int:
     return math.prod(min(s, n) for s, n in zip(shard, shape, strict=True)) * itemsize
 
 
-def _nominal(shard: Sequence[int], itemsize: int) -> int:
-    return math.prod(shard) * itemsize
-
-
 def choose_shard(
     shape: Sequence[int], chunk: Sequence[int], itemsize: int, within: Sequence[int] | None = None
 ) -> tuple[int, ...]:
@@ -143,25 +139,31 @@ def choose_shard(
     if within is not None:
         shard[T] = _multiple(max(shard[T], within[T]), within[T])
         shard[C] = max(shard[C], within[C])
-    elif _nominal(shard, itemsize) >= MOST_SHARD:
+        while _clipped(shard, shape, itemsize) >= MOST_SHARD and shard[T] > within[T]:
+            shard[T] = _multiple(shard[T] // 2, within[T])
+    elif _clipped(shard, shape, itemsize) >= MOST_SHARD:
         _shrink(shard, shape, chunk, itemsize)
     _grow(shard, shape, chunk, itemsize)
     return tuple(shard)
 
 
 def _shrink(shard: list[int], shape: Sequence[int], chunk: Sequence[int], itemsize: int) -> None:
+    def too_large() -> bool:
+        return _clipped(shard, shape, itemsize) >= MOST_SHARD
+
     volume = [chunk[T], *shard[1:]]
-    if all(shard[a] >= shape[a] for a in (Z, Y, X)) and _nominal(volume, itemsize) < MOST_SHARD:
-        while _nominal(shard, itemsize) >= MOST_SHARD:
+    if all(shard[a] >= shape[a] for a in (Z, Y, X)) and _clipped(volume, shape, itemsize) < MOST_SHARD:
+        while too_large():
             shard[T] = _multiple(shard[T] // 2, chunk[T])
         return
     for axis in (Z, Y, X):
-        while _nominal(shard, itemsize) >= MOST_SHARD and shard[axis] > chunk[axis]:
-            rest = _nominal(shard, itemsize) // shard[axis]
+        if too_large() and shard[axis] > chunk[axis]:
+            extent = min(shard[axis], shape[axis])
+            rest = _clipped(shard, shape, itemsize) // extent
             most = max(1, (MOST_SHARD - 1) // (rest * chunk[axis])) * chunk[axis]
-            parts = -(-min(shape[axis], shard[axis]) // most)
-            shard[axis] = min(most, _multiple(-(-min(shape[axis], shard[axis]) // parts), chunk[axis]))
-    while _nominal(shard, itemsize) >= MOST_SHARD and shard[T] > chunk[T]:
+            parts = -(-extent // most)
+            shard[axis] = min(most, _multiple(-(-extent // parts), chunk[axis]))
+    while too_large() and shard[T] > chunk[T]:
         shard[T] = _multiple(shard[T] // 2, chunk[T])
 
 

@@ -115,7 +115,8 @@ def not_large(facts: ImageFacts) -> Iterator[Outcome]:
     def judge(got: Shards) -> Outcome:
         because = "a single chunk is larger" if got.meta.chunk_nbytes >= MOST else ""
         good = got.clipped_bytes < MOST
-        return Outcome(good, got.text, "less than 5 GB", got.path, "" if good else because)
+        found = f"{list(got.shard)} with {size(got.clipped_bytes)} of voxels"
+        return Outcome(good, found, "less than 5 GB", got.path, "" if good else because)
 
     yield from _each(facts, judge)
 
