@@ -25,6 +25,7 @@ __all__ = ["Counter", "Encoder", "Part"]
 _BATCH = 4 << 20  # small planes travel together, so that threads work longer than they wait
 _HASH_LEAD = 256 << 20  # the hasher reads ahead of the workers by what a system's cache surely keeps
 _SMALL_PART = 64 << 20  # a file up to this size is one piece of work
+_OPEN_SOURCES = 24  # at a time, whatever the number of cores: some systems allow few open files
 
 
 class Counter:
@@ -138,7 +139,9 @@ class Encoder:
         for part in parts:
             if part.source.size <= _SMALL_PART and part.rest_size + sum(p.nbytes for p in part.planes):
                 small.append(part)
-                if sum(p.source.size for p in small) < _SMALL_PART and len(small) < 16 * self._workers:
+                if sum(p.source.size for p in small) < _SMALL_PART and len(small) < min(
+                    16 * self._workers, _OPEN_SOURCES
+                ):
                     continue
                 yield from self._write_small(small)
                 small = []

@@ -39,6 +39,8 @@ __all__ = [
 FORMAT = 1
 MANIFEST_KEY = ".decant/manifest.json"
 MAX_MANIFEST_BYTES = 1 << 30
+_MAX_VALUES = 40_000_000  # a file of ten million strips has half as many; each costs some 40 bytes as JSON
+_MAX_CONTAINERS = 8_000_000  # lists and objects: a million files of one page have half as many
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -201,6 +203,10 @@ def load_manifest(data: bytes, where: str) -> Manifest:
     FormatError
         It is damaged: not JSON, or its numbers contradict each other.
     """
+    if data.count(b",") > _MAX_VALUES or data.count(b"[") + data.count(b"{") > _MAX_CONTAINERS:
+        raise UnsafeInput(
+            f"the manifest of {where} holds more numbers than any real one; it is made to exhaust memory"
+        )
     try:
         raw: Any = json.loads(data)
     except (ValueError, RecursionError) as error:

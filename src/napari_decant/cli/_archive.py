@@ -218,6 +218,8 @@ def verify(
 
     progress, limit = progress_for(quiet), parse_size(memory)
     places = _places(archives)
+    if against is not None:
+        _refuse_one_place(places)
 
     def work(path: Path) -> tuple[dict[str, Any], str, bool]:
         peer = against
@@ -251,15 +253,21 @@ def _places(archives: list[Path]) -> dict[Path, PurePosixPath]:
     from napari_decant import archive
 
     found = archive.find_archives(archives)
-    first: dict[str, Path] = {}
-    for path, relative in found.items():
-        if first.setdefault(relative, path) != path:
-            raise UsageError(f"{path} and {first[relative]} have one name; name one of them at a time")
     alone = len(archives) == 1 and archives[0] in found
     return {
         path: archive.restore_folder(relative, series=not alone and _is_series(path), alone=alone)
         for path, relative in found.items()
     }
+
+
+def _refuse_one_place(places: dict[Path, PurePosixPath]) -> None:
+    """Two archives of one name would give their files one place: the second would meet the first."""
+    first: dict[tuple[PurePosixPath, str], Path] = {}
+    for path, place in places.items():
+        if first.setdefault((place, path.name), path) != path:
+            raise UsageError(
+                f"{first[place, path.name]} and {path} belong in one place; work on them one at a time"
+            )
 
 
 def _is_series(path: Path) -> bool:
@@ -301,6 +309,7 @@ def restore(
 
     progress, limit = progress_for(quiet), parse_size(memory)
     places = _places(archives)
+    _refuse_one_place(places)
 
     def work(path: Path) -> tuple[dict[str, Any], str, bool]:
         report = archive.restore(
