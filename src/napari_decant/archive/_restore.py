@@ -18,7 +18,14 @@ from napari_decant.archive._rebuild import UNIT, rebuild
 from napari_decant.archive._report import RestoreReport
 from napari_decant.archive._series import cannot_read
 from napari_decant.archive._workers import choose_workers, ordered
-from napari_decant.errors import BudgetExceeded, IntegrityError, TargetExists, UsageError
+from napari_decant.errors import (
+    BudgetExceeded,
+    FormatError,
+    IntegrityError,
+    TargetExists,
+    UnsafeInput,
+    UsageError,
+)
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import LocalFile
 from napari_decant.stores._aligned import AlignedWriter
@@ -263,6 +270,12 @@ def _restore_file(job: _Job, workers: int, counter: Counter, cancel: CancelToken
             found = hasher.result() if hasher is not None else hash_whole(written, file.size)
         except OSError as error:
             raise storage_error("writing", job.target, error) from error
+        except UnsafeInput:
+            raise
+        except FormatError as error:
+            raise FormatError(
+                f"{file.name} cannot be rebuilt, its archive is damaged ({error}); it was not restored"
+            ) from error
         finally:
             if hasher is not None:
                 hasher.stop()
