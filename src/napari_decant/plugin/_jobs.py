@@ -112,9 +112,11 @@ def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str)
         nonlocal bar
         if not thread.is_alive():
             loop.quit()
-        elif last and time.monotonic() - begun > _PATIENCE:
+            return
+        if time.monotonic() - begun > _PATIENCE:
             bar = bar or DockBar(title, cancel.cancel)
-            bar.show(last[-1].done, last[-1].total)
+            for event in last:
+                bar.show(event.done, event.total)
 
     timer.timeout.connect(look)
     thread.start()

@@ -91,6 +91,8 @@ def layer_place(state: Mapping[str, Any], shape: Sequence[int]) -> LayerPlace:
     if list(roles) != sorted(roles):
         notes.append(f"the axes of {name} are written in the order t, c, z, y, x")
     for i, role in enumerate(roles):
+        if axes[i].type == "custom" or (role == 2 and axes[i].name.lower() not in "zyx"):
+            notes.append(f"the axis {axes[i].name} of {name} is written as {_ROLES[role]}")
         if role == 1 and (linear[i, i] != 1 or offset[i] != 0):
             notes.append(f"the scale of the axis {axes[i].name} of {name} is not kept: channels have none")
     scale, shift = np.diag(linear).copy(), offset.copy()
@@ -111,11 +113,11 @@ def _axes(state: Mapping[str, Any], count: int) -> tuple[Axis, ...]:
     labels = [""] * (count - len(labels)) + labels[-count:]
     units = ["pixel"] * (count - len(units)) + units[-count:]
     known = {label.lower() for label in labels}
-    spatial = {"y", "x"} <= known
     axes = []
     for i, (label, unit) in enumerate(zip(labels, units, strict=True)):
         behind, name, unit_or_none = count - i, label.lower(), unit_name(unit)
-        usual = _ROLES[-behind] if behind <= len(_ROLES) else ""
+        # Of four axes the first is time, as napari shows channels as layers.
+        usual = ("xyzt" if count == 4 else "xyzct")[behind - 1 : behind]
         if _UNNAMED.fullmatch(name):
             name = label = usual if usual and usual not in known else f"axis{i}"
         if name in _TIMES:
@@ -126,8 +128,8 @@ def _axes(state: Mapping[str, Any], count: int) -> tuple[Axis, ...]:
             kind = "space"
         elif unit_or_none is not None and in_seconds(1.0, unit_or_none) is not None:
             kind = "time"
-        elif not spatial and (behind <= 3 or in_micrometers(1.0, unit_or_none or "") is not None):
-            kind = "space"
+        elif behind <= 3 or in_micrometers(1.0, unit_or_none or "") is not None:
+            kind = "space"  # as napari shows it
         else:
             kind = "custom"
         axes.append(Axis(label, kind, unit_or_none))
