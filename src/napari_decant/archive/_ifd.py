@@ -16,7 +16,16 @@ import numpy as np
 
 from napari_decant.errors import FormatError
 
-__all__ = ["Ifd", "NotTiff", "Tag", "TiffDirectory", "open_directory", "read_directory", "read_ifd"]
+__all__ = [
+    "Ifd",
+    "NotTiff",
+    "Tag",
+    "TiffDirectory",
+    "open_directory",
+    "read_directory",
+    "read_first",
+    "read_ifd",
+]
 
 ReadAt = Callable[[int, int], bytes]
 """``read(offset, length)``: the bytes there, fewer at the end of the file."""
@@ -135,6 +144,19 @@ def read_ifd(directory: TiffDirectory, offset: int) -> Ifd | None:
     """Read one directory again, without those below it; None if it is cut short."""
     parsed = _Walker(directory).one(offset)
     return parsed[0] if parsed else None
+
+
+def read_first(read: ReadAt, size: int) -> tuple[TiffDirectory, Ifd] | None:
+    """Read the header and the first directory of a TIFF, without those below it; None if it is cut short.
+
+    Raises
+    ------
+    NotTiff
+        As `open_directory`.
+    """
+    directory, first = _read_header(read, size)
+    parsed = _Walker(directory).one(first) if first else None
+    return (directory, parsed[0]) if parsed else None
 
 
 def _read_header(read: ReadAt, size: int) -> tuple[TiffDirectory, int]:

@@ -43,16 +43,20 @@ __all__ = ["pack_series", "series_name", "series_path"]
 
 
 def series_path(plan: SeriesPlan, output_dir: Path | None = None) -> Path:
-    """Where the archive of a series goes: the folder's name plus ``.zarr.zip``, or ``.zarr`` if nested."""
+    """Where the archive of a series goes: its name plus ``.zarr.zip``, or ``.zarr`` if nested.
+
+    By default beside the folder; beside its files where they are only a part of the folder.
+    """
     # "." and ".." have no name of their own, and no parent that could be told from the text
     base = plan.base if plan.base.name not in ("", "..") else Path(os.path.abspath(plan.base))
-    folder = base.parent if output_dir is None else output_dir
+    beside = base if plan.name else base.parent
+    folder = beside if output_dir is None else output_dir
     return folder / f"{series_name(plan)}{SUFFIX if plan.consolidated else '.zarr'}"
 
 
 def series_name(plan: SeriesPlan) -> str:
-    """The folder's name."""
-    return Path(os.path.abspath(plan.base)).name or "series"
+    """The series' own name, else the folder's."""
+    return plan.name or Path(os.path.abspath(plan.base)).name or "series"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from napari_decant.archive._codec import parse_codec
 from napari_decant.archive._describe import describe
@@ -16,16 +16,14 @@ from napari_decant.archive._pack import archive_path
 from napari_decant.archive._pack_series import series_name, series_path
 from napari_decant.archive._report import Jsonable
 from napari_decant.archive._sample import DOCUMENTS, packed_size, series_size
-from napari_decant.archive._series import SeriesPlan, cannot_read, is_ours, list_folder, plan_series
+from napari_decant.archive._series import SeriesPlan, cannot_read, is_ours, plan_series
+from napari_decant.archive._sets import TIFF_SUFFIXES, Group, group_files, group_folder
 from napari_decant.archive._source import Source
 from napari_decant.errors import Cancelled, DecantError, UsageError
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import require_path, storage_error
 
-__all__ = ["TIFF_SUFFIXES", "PlanRow", "find_tiffs", "plan"]
-
-TIFF_SUFFIXES = (".tif", ".tiff", ".btf", ".tf2", ".tf8", ".lsm", ".stk", ".svs", ".ndpi", ".scn", ".qptiff")
-"""What a folder is searched for; a file that is named itself may be called anything."""
+__all__ = ["PlanRow", "find_tiffs", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +119,12 @@ def plan(
     output_dir : path, optional
         Where archives go; the tree below a given folder is kept. By default beside the sources.
     series : bool
-        Pack each given folder (or the given files together) into one archive.
+        Pack each given folder (or the given files together) into one archive. A folder that holds files
+        is one series with everything below it; one that holds only folders is a tree, and each of the
+        first folders on the way down that holds files, TIFFs among them or below, is a series of its own.
+        A file that belongs to a set (see `find_set`) stands for the whole set.
     pattern : str, optional
-        How file names of a series give axes.
+        How file names of a series give axes, such as ``img_t{t}_z{z}_c{c}.tif``.
     codec : str
         For the estimate.
     estimate : bool
@@ -244,25 +245,43 @@ def _plan_all_series(
     cancel: CancelToken,
 ) -> list[PlanRow]:
     loose = [Path(os.path.abspath(path)) for path in given if not path.is_dir()]
-    folders = [path for path in given if path.is_dir()]
-    if loose:
-        folders.append(Path(os.path.commonpath([path.parent for path in loose])))
-    rows = []
+    folders: list[Path | None] = [path for path in given if path.is_dir()]
+    folders += [None] if loose else []
+    groups: list[Group | PlanRow] = []
     for folder in folders:
         try:
-            files, passed = (loose, []) if loose and folder is folders[-1] else list_folder(folder)
-            planned = plan_series(
-                files, folder, pattern=pattern, workers=workers, progress=progress, cancel=cancel
-            )
-            if passed:
-                note = f"archives are no members: {', '.join(path.name for path in passed)}"
-                planned = replace(planned, notes=(*planned.notes, note))
-            rows.append(_series_row(planned, series_path(planned, output), codec, estimate))
+            groups += group_files(loose) if folder is None else group_folder(folder)
         except DecantError as error:
-            if len(folders) == 1 or isinstance(error, Cancelled):
+            if len(folders) == 1:
                 raise
-            rows.append(_failed(folder, folder, folder.name, error, "series"))
+            source = folder or loose[0].parent
+            groups.append(_failed(source, source, source.name, error, "series"))
+    rows: list[PlanRow] = []
+    for group in groups:
+        if isinstance(group, PlanRow):
+            rows.append(group)
+            continue
+        try:
+            planned = plan_series(
+                group.files, group.base, pattern=pattern, workers=workers, progress=progress, cancel=cancel
+            )
+            rows.append(_group_row(group, planned, output, codec, estimate))
+        except DecantError as error:
+            if len(groups) == 1 or isinstance(error, Cancelled):
+                raise
+            relative = group.relative or group.base.name
+            rows.append(_failed(group.base, group.base, relative, error, "series"))
     return _one_each(rows)
+
+
+def _group_row(group: Group, planned: SeriesPlan, output: Path | None, codec: str, estimate: bool) -> PlanRow:
+    notes = planned.notes
+    if group.passed:
+        notes = (*notes, f"archives are no members: {', '.join(path.name for path in group.passed)}")
+    planned = replace(planned, name=group.name, notes=notes)
+    folder = None if output is None else output / PurePosixPath(group.relative).parent
+    row = _series_row(planned, series_path(planned, folder), codec, estimate)
+    return replace(row, relative=group.relative or row.relative)
 
 
 def _series_row(planned: SeriesPlan, target: Path, codec: str, estimate: bool) -> PlanRow:

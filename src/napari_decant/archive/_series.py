@@ -68,6 +68,10 @@ class SeriesPlan:
         Axes of the shared array; ``order`` counts the planes of all members one behind the other.
     notes : tuple of str
         What was understood, and what is missing.
+    planes : tuple of (int, int)
+        Member, and plane in that member, of each plane.
+    name : str
+        Of the archive, if the members are only a part of their folder; empty for the folder's name.
     """
 
     base: Path
@@ -76,6 +80,7 @@ class SeriesPlan:
     description: Description | None = None
     notes: tuple[str, ...] = ()
     planes: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    name: str = ""
 
     @property
     def size(self) -> int:

@@ -15,7 +15,7 @@ from napari_decant.archive.dialects._metamorph import read_metaseries, read_stk
 from napari_decant.archive.dialects._micromanager import read_micromanager
 from napari_decant.archive.dialects._mm_folder import FolderMetadata, read_metadata
 from napari_decant.archive.dialects._ndtiff import places_of_rows, read_index
-from napari_decant.archive.dialects._ome import ome_text, read_ome_tiff, reading_of
+from napari_decant.archive.dialects._ome import ome_text, ome_text_of, read_ome_tiff, reading_of
 from napari_decant.archive.dialects._ome_model import OmeDocument, OmeImage
 from napari_decant.archive.dialects._ome_set import SetDocument, reading_of_set
 from napari_decant.archive.dialects._ome_xml import read_ome, read_ome_set
@@ -35,6 +35,7 @@ __all__ = [
     "clean",
     "micrometers",
     "ome_text",
+    "ome_text_of",
     "places_of_rows",
     "read_dialects",
     "read_index",

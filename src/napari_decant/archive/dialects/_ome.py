@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from napari_decant.archive._ifd import Tag
 from napari_decant.archive.dialects._ome_model import OmeDocument, OmeImage
 from napari_decant.archive.dialects._ome_places import OmePlaces
 from napari_decant.archive.dialects._ome_xml import read_ome
@@ -11,7 +12,10 @@ from napari_decant.archive.dialects._reading import Channel, Reading, hex_color,
 from napari_decant.archive.dialects._tags import TagReader
 from napari_decant.archive.dialects._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
 
-__all__ = ["ome_text", "read_ome_tiff", "state"]
+__all__ = ["Text", "ome_text", "ome_text_of", "read_ome_tiff", "state"]
+
+Text = tuple[Callable[[int, int], bytes], int]
+"""A function that reads within a text, and the length of the text."""
 
 _DESCRIPTION = 270
 _NAMED_FILES = 3
@@ -32,15 +36,19 @@ def read_ome_tiff(tags: TagReader) -> Reading | None:
     return reading_of(document, tags) if document.is_ome else None
 
 
-def ome_text(tags: TagReader) -> tuple[Callable[[int, int], bytes], int] | None:
+def ome_text(tags: TagReader) -> Text | None:
     """How to read the file's OME-XML, and its length; None if it has none."""
-    tag = tags.tag(_DESCRIPTION)
+    return ome_text_of(tags.read, tags.tag(_DESCRIPTION))
+
+
+def ome_text_of(read: Callable[[int, int], bytes], tag: Tag | None) -> Text | None:
+    """As `ome_text`, from the tag of the first page's description."""
     if tag is None or tag.count < 8 or tag.type not in (1, 2, 7):
         return None
-    head = tags.read(tag.offset, min(tag.count, 4096))
+    head = read(tag.offset, min(tag.count, 4096))
     if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") or b"OME" not in head:
         return None
-    return (lambda at, length: tags.read(tag.offset + at, length)), tag.count
+    return (lambda at, length: read(tag.offset + at, length)), tag.count
 
 
 def reading_of(document: OmeDocument, tags: TagReader) -> Reading:
