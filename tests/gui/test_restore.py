@@ -77,7 +77,7 @@ def test_single_members_are_chosen_by_their_boxes(qtbot, window, drop, click, se
     assert row.state == "1 of 3 restored"
 
 
-@pytest.mark.parametrize("answer", ["Leave them", "Replace them", "Cancel"])
+@pytest.mark.parametrize("answer", ["Leave it", "Replace it", "Cancel"])
 def test_files_in_the_way_are_asked_about(
     qtbot, window, drop, click, series, tmp_path: Path, answer: str
 ) -> None:
@@ -96,7 +96,7 @@ def test_files_in_the_way_are_asked_about(
     wanted = contents(folder)
     if answer == "Cancel":
         wanted = {"z1.tif": b"mine"}
-    elif answer == "Leave them":
+    elif answer == "Leave it":
         wanted["z1.tif"] = b"mine"
     assert contents(back) == wanted
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from qtpy.QtCore import Qt, QTimer
-from tests.support.gui import settled
+from tests.support.gui import kept_waiting, settled
 from tests.support.tiffwriter import TiffSpec, write_sparse_imagej, write_tiff
 
 from napari_decant.gui import LIGHT, Desk, Look, make_window
@@ -18,14 +18,6 @@ from napari_decant.gui.jobs import JobState
 
 FILES = 5000
 PLANES, SIDE = 128, 2048  # 1 GiB of uint16
-
-
-def kept_waiting() -> float:
-    """Seconds that this thread was ready to run while others had the processors (Linux tells)."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
 
 
 class Heartbeat:
@@ -90,7 +82,7 @@ def test_b12_the_event_loop_answers_while_1_gb_is_packed_and_5000_files_are_queu
             batch = panel.batch
             assert batch is not None
             panel.add([many])
-            qtbot.waitUntil(lambda: not panel.looking, timeout=90_000)
+            qtbot.waitUntil(lambda: not panel.looking, timeout=130_000)
             assert len(panel.rows.root.children) == FILES + 1
             panel.footer.main.click()  # all of them at once
             qtbot.waitUntil(lambda: panel._feeding is False, timeout=10_000)
@@ -102,7 +94,7 @@ def test_b12_the_event_loop_answers_while_1_gb_is_packed_and_5000_files_are_queu
                 fractions.append(many_batch.fraction)
                 return not panel.busy(panel.rows.root.children[0]) and many_batch.count(JobState.DONE) > 20
 
-            qtbot.waitUntil(some_more, timeout=90_000)
+            qtbot.waitUntil(some_more, timeout=130_000)
             panel.footer.cancel.click()
             qtbot.waitUntil(lambda: panel.batch is None, timeout=20_000)
         busy = (kept_waiting() - waited) / (time.perf_counter() - begun)
@@ -110,9 +102,10 @@ def test_b12_the_event_loop_answers_while_1_gb_is_packed_and_5000_files_are_queu
         for name, gaps in (("all", plain), ("own", own)):
             figures = f"99 % under {np.percentile(gaps, 99):.0f} ms, longest {gaps.max():.0f} ms"
             record_property(name, figures)
+        longest = np.sort(own)[-5:].round()
         assert len(own) > 200
-        assert np.percentile(own, 99) < 100
-        assert own.max() < 300
+        assert np.percentile(own, 99) < 100, longest
+        assert own.max() < 300, longest
         if busy < 0.05:  # nobody else needed the processors
             assert np.percentile(plain, 99) < 100
             assert plain.max() < 300

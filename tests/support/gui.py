@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,15 @@ from qtpy.QtWidgets import QAbstractButton
 from napari_decant.archive import PixelCodec
 from napari_decant.gui._row import Row
 
-__all__ = ["button", "notices", "rows", "settled", "slow", "states"]
+__all__ = ["button", "kept_waiting", "notices", "rows", "settled", "slow", "states"]
+
+
+def kept_waiting() -> float:
+    """Seconds that this thread was ready to run while others had the processors (Linux tells)."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def slow(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

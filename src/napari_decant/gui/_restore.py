@@ -178,8 +178,9 @@ class RestorePanel(JobPanel):
         more = f" and {count(len(taken) - 1, 'other file')}" if len(taken) > 1 else ""
         box.setText(f"{first}{more} exist already." if more else f"{first} exists already.")
         box.setInformativeText("Leave what is there as it is, or replace it by the originals?")
-        leave = box.addButton("&Leave them", QMessageBox.ButtonRole.AcceptRole)
-        replace = box.addButton("&Replace them", QMessageBox.ButtonRole.DestructiveRole)
+        them = "them" if len(taken) > 1 else "it"
+        leave = box.addButton(f"&Leave {them}", QMessageBox.ButtonRole.AcceptRole)
+        replace = box.addButton(f"&Replace {them}", QMessageBox.ButtonRole.DestructiveRole)
         box.addButton(QMessageBox.StandardButton.Cancel)
         box.setDefaultButton(leave)
         leave.setToolTip("Restore only what is missing")

@@ -35,7 +35,7 @@ def style_sheet(theme: Theme) -> str:
 #decantDrop QLabel#dropTitle {{ font-size: 15pt; }}
 
 #decantCard {{ background: {t.surface}; border: 1px solid {t.border}; border-radius: 10px; }}
-#decantCard QLabel#cardTitle {{ font-size: 13pt; font-weight: 600; }}
+QLabel#cardTitle {{ font-size: 13pt; font-weight: 600; }}
 #decantNotice {{ background: {faint}; border: 1px solid {mix(t.border, t.accent, 0.5)}; border-radius: 6px; }}
 #decantNotice[kind="warn"] {{ background: {warned}; border-color: {mix(t.border, t.warn, 0.5)}; }}
 #decantNotice[kind="bad"] {{ background: {wrong}; border-color: {mix(t.border, t.bad, 0.5)}; }}
@@ -104,6 +104,13 @@ QTreeView#decantTable::indicator {{
 QTreeView#decantTable::indicator:checked {{
     background: {t.accent}; border-color: {t.accent}; image: url("{check}");
 }}
+#decantPage QRadioButton::indicator {{
+    width: 0.9em; height: 0.9em; background: {t.surface}; border: 1px solid {edge}; border-radius: 0.5em;
+}}
+#decantPage QRadioButton::indicator:checked {{
+    width: 0.4em; height: 0.4em; background: {t.surface}; border: 0.28em solid {t.accent};
+}}
+#decantPage QRadioButton:focus {{ color: {t.accent}; }}
 QTreeView#decantTable::indicator:indeterminate {{
     background: {t.accent}; border-color: {t.accent}; image: url("{partly}");
 }}

@@ -232,23 +232,23 @@ class Notice(QFrame):
         bind_icon(icon, look, *names[kind])
         self._text = label(text, wrap=True)
         gap = self.fontMetrics().height() // 3
-        head = QHBoxLayout()
-        head.addWidget(icon, 0, Qt.AlignmentFlag.AlignVCenter)
-        head.addWidget(self._text, 1)
         self.buttons = [side_button(look, action) for action in actions]
+        self._inner = QHBoxLayout()
+        self._inner.addWidget(self._text, 1)
+        for button in self.buttons:
+            self._inner.addWidget(button)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(2 * gap, gap, gap, gap)
+        row.addWidget(icon, 0, Qt.AlignmentFlag.AlignVCenter)
+        row.addLayout(self._inner, 1)
         if closable:
             away = flat_button(look, Action("", "close", "Put this message away", self.put_away))
-            head.addWidget(away)
-        self._box = QHBoxLayout(self)
-        self._box.setContentsMargins(2 * gap, gap, gap, gap)
-        self._box.addLayout(head, 1)
-        for button in self.buttons:
-            self._box.addWidget(button)
+            row.addWidget(away, 0, Qt.AlignmentFlag.AlignVCenter)
 
     def set_narrow(self, narrow: bool) -> None:
         """Put buttons below the words, or beside them."""
         direction = QBoxLayout.Direction
-        self._box.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
+        self._inner.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
 
     @property
     def text(self) -> str:

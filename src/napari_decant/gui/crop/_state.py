@@ -61,6 +61,8 @@ class LayerFacts:
         Axes of the source of which the layer is one index, by name.
     shown : mapping of str to int
         Index that is shown of other axes that are not spatial.
+    own : WorldMap or None
+        Where its voxels are in its own units, where those are not the world's.
     """
 
     key: Key
@@ -70,6 +72,14 @@ class LayerFacts:
     problem: str | None = None
     fixed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     shown: Mapping[str, int] = field(default_factory=dict)
+    own: WorldMap | None = None
+
+    @property
+    def placed(self) -> WorldMap:
+        """Where its voxels are, in its own units."""
+        found = self.own if self.own is not None else self.world
+        assert found is not None
+        return found
 
     @property
     def rank(self) -> int:

@@ -1,0 +1,272 @@
+"""What the crop tool does in its threads: pictures, facts, layers, files. No Qt here."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from napari_decant.gui.crop._host import Made
+from napari_decant.gui.crop._preview import preview_of
+from napari_decant.gui.crop._state import Cut, Key, Snapshot
+from napari_decant.images.crop import (
+    CropArray,
+    CropFacts,
+    Cutter,
+    Pace,
+    Placement,
+    Written,
+    measure_crop,
+    placement_of,
+    write_crop,
+)
+from napari_decant.progress import CancelToken, Progress, ProgressCallback
+from napari_decant.spatial import Sampler, SizedQuery, SpatialQuery
+
+__all__ = ["Facts", "FileJob", "cut_layers", "cut_pictures", "files_of", "measure", "warm", "write_files"]
+
+_LEVEL_PIXELS: Final = 512  # of the longest side of the coarsest level of a layer that is cut when seen
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What all cuts of a snapshot cost together."""
+
+    parts: tuple[CropFacts, ...]
+
+    @property
+    def chunks(self) -> int | None:
+        """Chunks touched; None where no source has any."""
+        known = [part.chunks for part in self.parts if part.chunks is not None]
+        return sum(known) if known else None
+
+    def total(self, name: str) -> Any:
+        """Sum of one of the numbers."""
+        return sum(getattr(part, name) or 0 for part in self.parts)
+
+    @property
+    def to_read(self) -> int:
+        """Bytes to read, or to slice where there are no chunks."""
+        return sum(
+            part.stored_bytes if part.stored_bytes is not None else part.decoded_bytes for part in self.parts
+        )
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing of it was estimated."""
+        return all(part.exact for part in self.parts)
+
+
+def warm() -> None:
+    """Compile or load what sampling needs, so that the first preview does not wait for it."""
+    from napari_decant.images.crop import source_of_arrays
+
+    with Cutter(8 << 20) as cutter:
+        for dtype in ("u1", "u2", "f4"):
+            source = source_of_arrays([np.zeros((2, 4, 4), dtype)], "zyx")
+            for kind in ("nearest", "linear"):
+                sampler = Sampler(kind, "constant")  # type: ignore[arg-type]
+                matrix = [[1, 0, 0, 0.5], [0, 1, 0, 0.5], [0, 0, 1, 0.5]]
+                cutter.cut(source, SpatialQuery(matrix, sampler, 0).resolve(source, (1, 2, 2)))
+
+
+def cut_pictures(
+    cutter: Cutter, snapshot: Snapshot, pixels: int, token: CancelToken
+) -> list[tuple[Key, NDArray[Any]]]:
+    """Cut a small picture out of every layer: (rows, columns), or (rows, columns, samples) of colours."""
+    made = []
+    for cut in snapshot.cuts:
+        sized = preview_of(snapshot, cut, pixels)
+        if sized is None:
+            continue
+        values = cutter.cut(cut.source, sized.resolve(cut.source), cancel=token)
+        kept = list(cut.source.spatial[-2:])
+        last = values.ndim - 1
+        if last not in kept and last > kept[-1]:
+            kept.append(last)  # samples of colours
+        others = tuple(0 for _ in range(values.ndim - len(kept)))
+        rest = [i for i in range(values.ndim) if i not in kept]
+        made.append((cut.layer.key, values.transpose([*rest, *kept])[others]))
+    return made
+
+
+def measure(cutter: Cutter, snapshot: Snapshot, pace: Pace, token: CancelToken) -> Facts:
+    """Find out what a snapshot costs."""
+    parts = []
+    for cut in snapshot.cuts:
+        token.check()
+        parts.append(measure_crop(cutter, cut.source, cut.resolution, cut.dtype, pace))
+    return Facts(tuple(parts))
+
+
+def fits(cutter: Cutter, snapshot: Snapshot) -> bool:
+    """Whether the crops of a snapshot can be held in memory."""
+    return sum(cut.nbytes for cut in snapshot.cuts) <= cutter.memory // 2
+
+
+def cut_layers(
+    cutter: Cutter, snapshot: Snapshot, pace: Pace, tell: ProgressCallback, token: CancelToken
+) -> list[Made]:
+    """Cut every layer of a snapshot.
+
+    Those that do not fit into memory become arrays that are cut when they are looked at, with coarser levels.
+    """
+    total = sum(cut.nbytes for cut in snapshot.cuts)
+    before = 0
+    made = []
+    for cut in snapshot.cuts:
+        placement = placement_of(cut.source, cut.resolution, cut.layer.placed)
+        if not fits(cutter, snapshot):
+            made.append(Made(cut, lazy_levels(cutter, cut), placement))
+            continue
+        begun = time.monotonic()
+        estimate = measure_crop(cutter, cut.source, cut.resolution, cut.dtype, pace).seconds
+        array = CropArray(cut.source, cut.resolution, cutter, cut.dtype, token)
+        values = array.read(_within(tell, before, total))
+        pace.learn(estimate, time.monotonic() - begun)
+        before += cut.nbytes
+        made.append(Made(cut, [values], placement))
+    return made
+
+
+def lazy_levels(cutter: Cutter, cut: Cut) -> list[CropArray]:
+    """Arrays that are cut when they are looked at, each half the size of the one before."""
+    levels = [CropArray(cut.source, cut.resolution, cutter, cut.dtype)]
+    query, spatial = cut.sized.query, cut.source.spatial
+    rank = len(cut.source.axes)
+    factor = 1
+    while max(levels[-1].shape[i] for i in spatial) > _LEVEL_PIXELS:
+        factor *= 2
+        matrix = np.asarray(query.output_to_reference).copy()
+        shape = list(cut.resolution.shape)
+        for i in spatial:
+            matrix[:, i] *= factor
+            shape[i] = -(-shape[i] // factor)
+        sampler = query.sampler
+        if sampler.boundary == "error":  # a last voxel may reach beyond the edge by a part of itself
+            sampler = Sampler(sampler.filter, "clamp")
+        coarse = SpatialQuery(matrix.reshape(rank, rank + 1), sampler, "auto")
+        resolution = SizedQuery(coarse, tuple(shape)).resolve(cut.source)
+        levels.append(CropArray(cut.source, resolution, cutter, cut.dtype))
+    return levels
+
+
+def _within(tell: ProgressCallback, before: int, total: int) -> ProgressCallback:
+    def passed(event: Progress) -> None:
+        tell(replace(event, done=before + event.done, total=max(1, total)))
+
+    return passed
+
+
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """A file to be.
+
+    Attributes
+    ----------
+    cut : Cut
+        Of all channels that go into it.
+    target : Path
+    """
+
+    cut: Cut
+    target: Path
+
+
+def files_of(snapshot: Snapshot, target: Path) -> list[FileJob]:
+    """Which files the crops of a snapshot become.
+
+    Layers that are neighbouring channels of one image become one file with these channels; where there are
+    several files, each has its layer's name in its own.
+    """
+    groups: list[list[Cut]] = []
+    for cut in snapshot.cuts:
+        last = groups[-1] if groups else None
+        if last is not None and _is_next(last[-1], cut):
+            last.append(cut)
+        else:
+            groups.append([cut])
+    cuts = [_joined(group) for group in groups]
+    if len(cuts) == 1:
+        return [FileJob(cuts[0], target)]
+    names: list[str] = []
+    for cut in cuts:
+        plain = (
+            "".join(c if c.isalnum() or c in " -_." else "_" for c in cut.layer.name).strip(" .") or "layer"
+        )
+        names.append(plain if plain not in names else f"{plain} {len(names)}")
+    stem, suffix = target.name[: -len(target.suffix)], target.suffix
+    return [
+        FileJob(cut, target.with_name(f"{stem} {name}{suffix}"))
+        for cut, name in zip(cuts, names, strict=True)
+    ]
+
+
+def _is_next(a: Cut, b: Cut) -> bool:
+    """Whether two cuts are the same box of neighbouring channels of one image."""
+    if a.source is not b.source or a.dtype != b.dtype or set(a.layer.fixed) != set(b.layer.fixed):
+        return False
+    follows = [b.layer.fixed[name][0] == a.layer.fixed[name][1] for name in a.layer.fixed]
+    same = a.layer.world == b.layer.world and a.resolution.sampler == b.resolution.sampler
+    return same and len(follows) == 1 and all(follows)
+
+
+def _joined(cuts: Sequence[Cut]) -> Cut:
+    first = cuts[0]
+    if len(cuts) == 1:
+        return first
+    (name,) = first.layer.fixed
+    axis = next(i for i, a in enumerate(first.source.axes) if a.name == name)
+    shape = list(first.sized.shape)
+    shape[axis] = len(cuts)
+    sized = SizedQuery(first.sized.query, tuple(shape))
+    fixed = {name: (first.layer.fixed[name][0], cuts[-1].layer.fixed[name][1])}
+    layer = replace(first.layer, fixed=fixed)
+    return Cut(layer, sized, sized.resolve(first.source), first.dtype)
+
+
+def write_files(
+    jobs: Sequence[FileJob],
+    describe: Callable[[Cut, Placement], Written],
+    tell: ProgressCallback,
+    token: CancelToken,
+    *,
+    memory: int,
+    overwrite: bool,
+) -> list[Path]:
+    """Write crops, one file after the other; returns the files.
+
+    Each appears as a whole or not at all. A cancel leaves those that are finished.
+    """
+    weights = [job.cut.nbytes for job in jobs]
+    done: list[Path] = []
+    for number, job in enumerate(jobs):
+        before, total = sum(weights[:number]), max(1, sum(weights))
+
+        def tell_part(
+            event: Progress, before: int = before, weight: int = weights[number], total: int = total
+        ) -> None:
+            share = event.done / event.total if event.total else 1.0
+            tell(Progress("crop", before + math.floor(weight * share), total, job.target.name))
+
+        with Cutter(max(memory // 4, 64 << 20)) as cutter:
+            array = CropArray(job.cut.source, job.cut.resolution, cutter, job.cut.dtype, token)
+            placement = placement_of(job.cut.source, job.cut.resolution, job.cut.layer.placed)
+            written = describe(job.cut, placement)
+            write_crop(
+                job.target,
+                array,
+                written,
+                memory=memory - cutter.memory,
+                overwrite=overwrite,
+                progress=tell_part,
+                cancel=token,
+            )
+        done.append(job.target)
+    return done
