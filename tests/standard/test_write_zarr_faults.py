@@ -60,7 +60,7 @@ def finished_shards(folder: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Exports that were killed once some shards were whole; each call copies nothing and makes a new one."""
+    """Start an export and kill it once the 27 shards of the first time point are whole, and some more."""
 
     def start(suffix: str) -> Path:
         target = tmp_path_factory.mktemp("killed") / f"a.{suffix}"
@@ -68,7 +68,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         with subprocess.Popen(program, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
             partial = target.with_name(f".{target.name}.partial")
             deadline = time.monotonic() + 60
-            while len(finished_shards(partial)) < 6 and time.monotonic() < deadline:
+            while len(finished_shards(partial)) < 40 and time.monotonic() < deadline:
                 assert process.poll() is None, "it ended before it could be killed"
                 time.sleep(0.005)
             process.kill()
@@ -86,9 +86,10 @@ def test_e05_a_killed_export_is_taken_up_and_only_the_rest_is_read(
     whole = len(finished_shards(target.parent))
     source = counted()
     report = write_ome_zarr(target, ImageToWrite(source, "tczyx", identity=identity_of("a")), workers=2)
-    assert 6 <= report.resumed_shards <= whole
+    assert 40 <= report.resumed_shards <= whole
     assert set(source.touched.values()) == {1}
-    assert 0 < len(source.touched) < 4 * 5  # the first time points were not read again
+    # the first time point was not read again; what lower levels need of it is in finished shards
+    assert {index[0] for index in source.touched} <= {1, 2, 3}
     assert left(target.parent) == [f"a.{suffix}"]
     assert_whole(target)
 
@@ -101,7 +102,7 @@ def test_e05_torn_shards_are_done_again_and_no_others(killed: Callable[[str], Pa
     first.write_bytes(first.read_bytes()[: int(first.stat().st_size * 0.6)])
     source = counted()
     report = write_ome_zarr(target, ImageToWrite(source, "tczyx", identity=identity_of("a")))
-    assert report.resumed_shards >= 5
+    assert report.resumed_shards >= 39
     # planes of the torn shard were read again, those of its neighbour in z were not
     assert any(index[0] == 0 for index in source.touched)
     assert {p.name for p in other}

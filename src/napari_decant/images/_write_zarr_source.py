@@ -82,6 +82,8 @@ class VolumeSource:
         t, c, z, y, x.
     partial : bool
         Whether a chunk decodes by parts along its slowest axis.
+    unit : tuple of int
+        What is decoded as one piece: the chunk; one voxel where there are no chunks.
     keeps_chunks : bool
         Whether decoded chunks can be kept from one read to the next.
     """
@@ -116,6 +118,7 @@ class VolumeSource:
             chunk[1] = 1
         self.shape = tuple(shape)
         self.chunk = tuple(chunk) if chunks is not None else self._bands()
+        self.unit = self.chunk if chunks is not None else (1,) * 5
         self.keeps_chunks = isinstance(array, LazyArray)
         self.partial = _decodes_by_parts(array)
 

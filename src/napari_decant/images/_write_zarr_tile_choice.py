@@ -71,9 +71,7 @@ def _touched(tile: int, source: int, extent: int) -> float:
     return float(spans.sum()) / extent
 
 
-def choose_tile(
-    layout: ArrayLayout, source: VolumeSource, *, workers: int, memory: int | None, reading: bool = True
-) -> TileChoice:
+def choose_tile(layout: ArrayLayout, source: VolumeSource, *, workers: int, memory: int | None) -> TileChoice:
     """Choose the tile that decodes the source least, and of equal ones the smallest.
 
     Parameters
@@ -84,8 +82,6 @@ def choose_tile(
         Threads.
     memory : int or None
         Resident bytes of the whole program; 2 GiB by default.
-    reading : bool
-        False where level 0 is read back from finished shards, whose chunks fit every tile.
 
     Raises
     ------
@@ -94,8 +90,8 @@ def choose_tile(
     """
     limit = DEFAULT_MEMORY if memory is None else memory
     base = layout.levels[0]
-    src = source.chunk if reading else base.chunk
-    partial = next((a for a in range(5) if src[a] > 1), None) if source.partial and reading else None
+    src = source.unit
+    partial = next((a for a in range(5) if src[a] > 1), None) if source.partial else None
     options = [
         _with_source(base.chunk[0], src[0], base.shape[0]),
         _with_source(base.chunk[1], src[1], base.shape[1]),
@@ -104,14 +100,14 @@ def choose_tile(
     rates = [{b: _touched(b, src[a], base.shape[a]) for b in options[a]} for a in range(5)]
     if partial is not None:
         rates[partial] = {b: min(r, _PARTS) for b, r in rates[partial].items()}
-    fixed = BASE_MEMORY + _scratch(layout, source, src, workers)
+    fixed = BASE_MEMORY + _scratch(layout, source, workers)
     choices: list[TileChoice] = []
     least = None
     for tile in itertools.product(*options):
         passes = math.prod(rates[a][b] for a, b in enumerate(tile))
         cache = 0
         whole_planes = all(tile[a] >= base.shape[a] for a in (3, 4))
-        if rates[2][tile[2]] > 1 and whole_planes and partial != 2 and source.keeps_chunks and reading:
+        if rates[2][tile[2]] > 1 and whole_planes and partial != 2 and source.keeps_chunks:
             cache = _row_bytes(base.shape, src, source.source_dtype.itemsize, workers)
         sizes = _tile_bytes(layout, tile)
         for ahead in (True, False):
@@ -146,10 +142,10 @@ def _tile_bytes(layout: ArrayLayout, tile: Sequence[int]) -> list[int]:
     ]
 
 
-def _scratch(layout: ArrayLayout, source: VolumeSource, src: Sequence[int], workers: int) -> int:
+def _scratch(layout: ArrayLayout, source: VolumeSource, workers: int) -> int:
     """Bytes that each thread works with: one chunk, encoded and read back, and one source chunk."""
     chunk = math.prod(layout.levels[0].chunk) * layout.itemsize
-    piece = math.prod(src) * int(source.source_dtype.itemsize)
+    piece = math.prod(source.chunk) * int(source.source_dtype.itemsize)
     return workers * (4 * chunk + 3 * piece)
 
 
