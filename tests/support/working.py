@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["die", "stay"]
+from napari_decant.progress import Progress
+
+__all__ = ["die_after_marking", "stay"]
 
 
 def stay(marker: str, seconds: float) -> int:
@@ -17,6 +20,8 @@ def stay(marker: str, seconds: float) -> int:
     return os.getpid()
 
 
-def die() -> None:
-    """End this process as the system does when memory runs out."""
+def die_after_marking(progress: Callable[[Progress], None], cancel: object) -> None:
+    """Begin, and end this process as the system does when memory runs out."""
+    progress(Progress("begun", 0, 1))
+    time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGKILL)

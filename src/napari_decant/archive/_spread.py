@@ -181,13 +181,14 @@ class _Watch:
         """Run tasks; returns those that were lost with a process of the pool."""
         pending: dict[Future[BatchRow], int] = {}
         broken: list[int] = []
-        for i, task in tasks.items():
-            try:
-                future = pool.submit(_run_marked, task, FileProgress(self._folder / str(i)), self.token)
-            except BrokenExecutor:  # it broke while tasks were still being handed out
-                broken.append(i)
-                continue
-            pending[future] = i
+        with _without_ctrl_c():  # the first one starts the processes
+            for i, task in tasks.items():
+                try:
+                    future = pool.submit(_run_marked, task, FileProgress(self._folder / str(i)), self.token)
+                except BrokenExecutor:  # it broke while tasks were still being handed out
+                    broken.append(i)
+                    continue
+                pending[future] = i
         while pending:
             finished, _ = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             if self._cancel.cancelled and not self.token.cancelled:
@@ -250,6 +251,22 @@ def _processes(count: int) -> Iterator[Executor]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent) as pool:
         yield pool
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Keep Ctrl-C, which reaches all processes of a terminal, from those that are started here.
+
+    They inherit what is blocked, and so never die of it half-way through their imports.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _follow_parent() -> None:
