@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.killed_export import SHAPE, identity_of
+from tests.support.killed_export import SHAPE, Slow, identity_of
 from tests.support.limits import ROOT
 from tests.support.ngff import ramp
 from tests.support.writing import CountedArray, expected_levels, holes, small_layout
@@ -259,6 +259,49 @@ class Reopen:
     def __call__(self, path: str) -> ImageToWrite:
         assert path == ""
         return ImageToWrite(counted(), "tczyx")
+
+
+class ReopenSlow:
+    """A source that takes long, in another process."""
+
+    def __call__(self, path: str) -> ImageToWrite:
+        return ImageToWrite(Slow(ramp(SHAPE), 0.3), "tczyx")
+
+
+def test_cancel_and_failures_reach_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from napari_decant.images import _write_zarr_jobs as jobs
+
+    monkeypatch.setattr(jobs, "_SMALL", 0)
+    monkeypatch.setattr(jobs, "_JOBS", 4)
+    token = CancelToken()
+    threading.Timer(3, token.cancel).start()
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        with pytest.raises(Cancelled):
+            write_ome_zarr(
+                tmp_path / "a.zarr",
+                ImageToWrite(counted(), "tczyx"),
+                workers=1,
+                executor=executor,
+                reopen=ReopenSlow(),
+                cancel=token,
+            )
+        assert left(tmp_path) == []
+        with pytest.raises(UsageError, match="2 axes were named"):
+            write_ome_zarr(
+                tmp_path / "a.zarr",
+                ImageToWrite(counted(), "tczyx"),
+                workers=1,
+                executor=executor,
+                reopen=ReopenWrong(),
+            )
+    assert left(tmp_path) == []
+
+
+class ReopenWrong:
+    """Fails in another process."""
+
+    def __call__(self, path: str) -> ImageToWrite:
+        return ImageToWrite(counted(), "yx")
 
 
 def test_any_executor_spreads_whole_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

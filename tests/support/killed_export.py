@@ -13,7 +13,7 @@ import pytest
 from .ngff import ramp
 from .writing import small_layout
 
-__all__ = ["SHAPE", "identity_of"]
+__all__ = ["SHAPE", "Slow", "identity_of"]
 
 SHAPE = (4, 1, 40, 40, 40)
 

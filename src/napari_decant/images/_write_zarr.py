@@ -236,7 +236,7 @@ def _write_voxels(
         for jobs in itertools.chain.from_iterable(enumerate(rounds) for rounds in divided):
             merged += [[]] if jobs[0] == len(merged) else []
             merged[jobs[0]] += jobs[1]
-        for nbytes in run_jobs(merged, executor, reopen, cancel):
+        for nbytes in run_jobs(merged, executor, reopen, stage, cancel):
             advance(nbytes)
     else:
         for image in plan.images:

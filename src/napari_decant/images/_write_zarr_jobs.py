@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ Reopen = Callable[[str], ImageToWrite]
 
 _JOBS = 64  # wanted at least, so that many workers have something to do
 _SMALL = 64 << 20  # an image below this is one job
+_POLL_SECONDS, _STOP_SECONDS = 0.2, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ def run_job(
 
 
 def run_jobs(
-    rounds: list[list[Job]], executor: Executor, reopen: Reopen, cancel: CancelToken
+    rounds: list[list[Job]], executor: Executor, reopen: Reopen, stage: Stage, cancel: CancelToken
 ) -> Iterator[int]:
     """Spread jobs over an executor, round after round; yields the bytes of each that is done.
 
@@ -239,22 +240,27 @@ def run_jobs(
         Of processes on this machine, or of a cluster that sees the same folders.
     reopen : callable
         Pickles, and opens the image of a group path in a worker.
+    stage : Stage
+        Has the file by which workers learn of a cancel or a failure elsewhere.
     cancel : CancelToken
-        With a file, workers see it too.
 
     Raises
     ------
     DecantError
-        What the first job that failed raised; those that had not begun are dropped.
+        What the first job that failed raised. Those that had not begun are dropped, and the others stop.
     """
-    shared = cancel if cancel.path is not None else None
+    stop = CancelToken(stage.cancel_path)
     for jobs in rounds:
-        futures = [executor.submit(run_job, job, reopen, shared) for job in jobs]
+        pending = {executor.submit(run_job, job, reopen, stop) for job in jobs}
         try:
-            for future in as_completed(futures):
+            while pending:
+                finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+                for future in finished:
+                    yield future.result()
                 cancel.check()
-                yield future.result()
         except BaseException:
-            for future in futures:
+            stop.cancel()
+            for future in pending:
                 future.cancel()
+            wait(pending, timeout=_STOP_SECONDS)
             raise

@@ -53,6 +53,11 @@ class Stage:
         """Whether the target is one file."""
         return self.target.suffix.lower() == ".ozx"
 
+    @property
+    def cancel_path(self) -> Path:
+        """A file whose existence tells workers elsewhere to stop."""
+        return self.folder / STATE / "cancelled"
+
     def open(self, identity: dict[str, Any], *, overwrite: bool) -> bool:
         """Make the folder, or take up the one that an earlier run of the same export left.
 
@@ -94,6 +99,7 @@ class Stage:
             with contextlib.suppress(OSError, ValueError):
                 found = json.loads(plan.read_text())
             if found == wanted:
+                self.cancel_path.unlink(missing_ok=True)  # of the run before
                 return True
             if found is not None and not overwrite:
                 self.release()
