@@ -211,7 +211,7 @@ def group_files(files: Sequence[Path]) -> list[Group]:
     sets: list[list[Path]] = []
     rest: list[Path] = []
     taken: set[Path] = set()
-    for file in files:
+    for file in sorted(files, key=lambda path: natural_key(path.as_posix())):
         if file in taken:
             continue
         folder = folders.get(file.parent)
