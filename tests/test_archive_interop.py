@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -182,3 +183,15 @@ def test_a_series_of_unlike_files_is_nested(tmp_path: Path) -> None:
     assert recover(archive, tmp_path / "out") == (0, "")
     assert (tmp_path / "out" / "deep" / "notes.txt").read_text() == "not a TIFF"
     assert {name: (tmp_path / "out" / f"{name}.tif").read_bytes() for name in originals} == originals
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only some systems have names that are not UTF-8")
+def test_a_name_that_is_not_utf8_comes_back_escaped(tmp_path: Path) -> None:
+    tiff = the_tiff(tmp_path, "plain")
+    odd = tmp_path / os.fsdecode(b"caf\xe9 100%.tif")
+    shutil.copy(tiff.path, odd)
+    archive = pack(odd, tmp_path).archive
+    assert recover(archive, tmp_path / "out") == (0, "")
+    [found] = (tmp_path / "out").iterdir()
+    assert found.name.startswith("caf%E9")
+    assert found.read_bytes() == tiff.path.read_bytes()

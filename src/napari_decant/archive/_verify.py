@@ -10,7 +10,7 @@ from napari_decant.archive._encode import Counter
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._rebuild import Fetch, read_entry, rebuild
 from napari_decant.archive._workers import ordered
-from napari_decant.errors import DecantError, FormatError, IntegrityError, StorageError
+from napari_decant.errors import DecantError, FormatError, IntegrityError, StorageError, UnsupportedOperation
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 
 __all__ = ["hash_files", "recompute"]
@@ -85,7 +85,7 @@ def hash_files(
     def one(file: ArchivedFile, threads: int, count: Counter) -> str | DecantError:
         try:
             return hash_file(file, workers=threads, counter=count, cancel=cancel, fetch=fetch)
-        except (FormatError, IntegrityError, StorageError) as error:
+        except (FormatError, IntegrityError, StorageError, UnsupportedOperation) as error:
             return error
 
     def alone(file: ArchivedFile) -> str | DecantError:

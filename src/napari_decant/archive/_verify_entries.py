@@ -19,7 +19,14 @@ from napari_decant.archive._verify import hash_files
 from napari_decant.archive._workers import choose_workers, ordered
 from napari_decant.archive._write import SUMS_KEY
 from napari_decant.engine import ZarrArray
-from napari_decant.errors import DecantError, FormatError, IntegrityError, MissingKey, StorageError
+from napari_decant.errors import (
+    DecantError,
+    FormatError,
+    IntegrityError,
+    MissingKey,
+    StorageError,
+    UnsupportedOperation,
+)
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import Store, ZipStore
 
@@ -171,7 +178,7 @@ class Checker:
         files: list[ArchivedFile] = []
         try:
             files.extend(self._archive.files())
-        except FormatError as error:
+        except (FormatError, StorageError, UnsupportedOperation) as error:
             self.note("damaged", MANIFEST_KEY, str(error))
         if self._options.quick:
             for file in files:
@@ -205,7 +212,7 @@ class Checker:
                     file, self.peers[file.name], workers=workers, fetch=self._fetch, advance=counter.add,
                     cancel=options.cancel,
                 )  # fmt: skip
-            except (FormatError, IntegrityError, StorageError) as error:
+            except (FormatError, IntegrityError, StorageError, UnsupportedOperation) as error:
                 yield file, error, ""
                 continue
             yield file, found, difference
@@ -253,7 +260,7 @@ class Checker:
                 if member.relpath in self.peers:
                     checker.peers = {inner: self.peers[member.relpath]}
                 report = checker.run()
-        except FormatError as error:
+        except (FormatError, StorageError, UnsupportedOperation) as error:
             self.note("damaged", name or member.relpath, str(error))
         else:
             (state,) = report.members
