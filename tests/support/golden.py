@@ -64,12 +64,28 @@ def _series(folder: Path, name: str, *, alike: bool) -> Path:
     return pack_series(plan, folder / f"{name}.zarr{'.zip' * alike}").archive
 
 
+def _placed(folder: Path, name: str) -> Path:
+    """Planes whose files come in another order than the array has them: t, z, c becomes t, c, z."""
+    base = folder / name
+    base.mkdir()
+    for number, (t, z, c) in enumerate(itertools.product((1, 2), range(3), ("DAPI", "GFP"))):
+        order: Literal["<", ">"] = ">" if c == "GFP" else "<"
+        spec = TiffSpec(height=9, width=11, values="bits", byteorder=order, trailing=number, seed=number)
+        write_tiff(base / f"img_t{t:03}_z{z:02}_{c}.tif", spec)
+    plan = plan_series(sorted(base.iterdir()), base)
+    assert plan.description is not None
+    assert plan.description.axes.plane_order == ("t", "z", "c")
+    assert plan.description.axes.canonical_order == ("t", "c", "z")
+    return pack_series(plan, folder / f"{name}.zarr.zip").archive
+
+
 KINDS: dict[str, Callable[[Path, str], Path]] = {
     **dict.fromkeys(SPECS, _single),
     "empty": lambda folder, name: _bytes(folder, name, b""),
     "not-a-tiff": lambda folder, name: _bytes(folder, name, bytes(range(1, 200)) * 3),
     "series-consolidated": lambda folder, name: _series(folder, name, alike=True),
     "series-nested": lambda folder, name: _series(folder, name, alike=False),
+    "series-placed-tcz": _placed,
 }
 
 
