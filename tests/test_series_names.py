@@ -169,6 +169,15 @@ def test_stacks_of_unlike_length_stay_flat(tmp_path: Path) -> None:
     assert placed.acquisition["absent"] == [{"t": 2, "z": 2}]
 
 
+def test_stage_labels_name_the_positions(tmp_path: Path) -> None:
+    for site, label in ((1, "embryo"), (2, "blank")):
+        xml = f'<MetaData><prop id="stage-label" value="{label}"/></MetaData>'
+        write_planes(tmp_path / "s" / f"exp_s{site}.tif", [site], {270: ascii_tag(xml)})
+    placed = pack_set(tmp_path / "s", tmp_path)
+    assert placed.axes == "p"
+    assert placed.acquisition["positions"] == ["embryo", "blank"]
+
+
 def test_pixel_sizes_that_differ_are_named(tmp_path: Path) -> None:
     for i in range(1, 4):
         size = 4 if i < 3 else 5
@@ -296,7 +305,7 @@ def test_any_order_of_axes_is_read_back(
     assert found.index.tolist() == want
 
 
-@given(st.lists(st.text("ab1_-{}.é ", min_size=1, max_size=12), min_size=2, max_size=8, unique=True))
+@given(st.lists(st.text("abw1_-{}.é² \u0663", min_size=1, max_size=12), min_size=2, max_size=8, unique=True))
 @settings(max_examples=80, deadline=None)
 def test_any_names_do(names: list[str]) -> None:
     ordered = sorted(names, key=natural_key)

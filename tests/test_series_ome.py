@@ -192,6 +192,15 @@ def test_a_master_file_holds_the_metadata(tmp_path: Path) -> None:
         assert pack_set(given, tmp_path).values == [4, 3, 2, 1]
 
 
+def test_files_that_point_at_each_other(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a"), ("c", "c"), ("d", "gone")):
+        pointer = f'<OME xmlns="x"><BinaryOnly MetadataFile="{other}.ome.tif"/></OME>'
+        write_planes(tmp_path / "s" / f"{name}.ome.tif", [ord(name)], described(pointer))
+    placed = pack_set(tmp_path / "s", tmp_path)
+    assert placed.values == [ord(name) for name in "abcd"]
+    assert "gone.ome.tif is missing: the OME metadata of d.ome.tif is in it" in placed.notes
+
+
 def test_nothing_outside_the_folder_is_named_or_read(tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     secret = write_planes(tmp_path / "secret" / "b.ome.tif", [9])

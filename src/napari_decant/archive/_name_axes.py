@@ -291,7 +291,7 @@ def _number_axis(name: str, at: int, column: Column, columns: Sequence[Column]) 
 
 def _label_axis(name: str, at: int, texts: tuple[str, ...]) -> _Axis:
     """Numbers with names behind them; a name that differs for one number is none."""
-    parts = [re.match(r"([^\W\d_]+)(\d+)(.*)", text) for text in texts]
+    parts = [re.match(r"([a-z]+)([0-9]+)(.*)", text, re.IGNORECASE) for text in texts]
     pairs = [(int(part[2]), part[3]) if part else (0, text) for part, text in zip(parts, texts, strict=True)]
     if max(number for number, _ in pairs) > 99:  # w1488nm: one digit counts, the rest is the name
         pairs = [(int(str(number)[0]), str(number)[1:] + label) for number, label in pairs]

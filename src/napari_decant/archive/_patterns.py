@@ -29,10 +29,10 @@ _EXTENSION = re.compile(r"(?:\.ome)?\.[a-z][a-z0-9]{0,9}$", re.IGNORECASE)
 _GUID = r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
 _SPLIT = re.compile(rf"({_GUID}|[_\-\s.,;/()\[\]{{}}+=#@&]+)")
 _IS_GUID = re.compile(_GUID)
-_RUNS = re.compile(r"\d+|\D+")
-_LABELLED = re.compile(r"(w|c|ch|chan|channel)(\d+)(\D.*)", re.IGNORECASE)
+_RUNS = re.compile(r"[0-9]+|[^0-9]+")
+_LABELLED = re.compile(r"(w|c|ch|chan|channel)([0-9]+)([^0-9].*)", re.IGNORECASE)
 _DYES = frozenset({"cy", "alexa", "alexafluor", "af", "atto", "dylight", "ex", "em", "irdye", "cf"})
-_ROW_OF_WELLS = re.compile(r"[ABDEG-LNO]\d\d")
+_ROW_OF_WELLS = re.compile(r"[ABDEG-LNO][0-9][0-9]")
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
 
 _PATTERN_PARTS = re.compile(r"\{([^{}]*)\}|(\*)|([^{}*]+)")
@@ -136,7 +136,10 @@ def _around_a_text(rows: Sequence[Sequence[str]]) -> list[Column] | None:
 
 def _alike(texts: Sequence[str]) -> bool:
     """Whether parts are the same but for the numbers in them."""
-    return len({tuple("0" if run.isdigit() else run for run in _RUNS.findall(text)) for text in texts}) == 1
+    return (
+        len({tuple("0" if run[0] in "0123456789" else run for run in _RUNS.findall(text)) for text in texts})
+        == 1
+    )
 
 
 def _field(texts: tuple[str, ...], word: str, in_folder: bool) -> list[Column]:

@@ -77,12 +77,15 @@ def _read(
             facts = gather(images)
             if reading := place_by_micromanager(members, images, facts, notes):
                 return reading, facts, True
+            if reading := place_by_names(members, images, facts, None, notes):
+                return reading, facts, False
+            return Reading(facts.reading.dialect), facts, False
         except Exception as error:  # noqa: BLE001 - any fault of foreign metadata; the bytes are safe without it
             logger.warning("the metadata of the series could not be read: %s", error)
             notes.append(f"the metadata of the series could not be read: {clean(str(error))}")
     facts = facts or gather(images)
-    reading = place_by_names(members, images, facts, pattern, notes)
-    return reading or Reading(facts.reading.dialect), facts, False
+    named = place_by_names(members, images, facts, pattern, notes) if pattern is not None else None
+    return named or Reading(facts.reading.dialect), facts, False
 
 
 def _understood(described: Description, reading: Reading) -> str:

@@ -76,7 +76,7 @@ def place_by_names(
     axes = _in_known_order(axes, facts.reading.channels)
     reading = Reading(facts.reading.dialect or "names", _combine(axes, images, inner))
     reading.channels = _channels(axes, facts)
-    reading.positions = axes.labels.get("p", [])
+    reading.positions = _positions(axes, facts)
     return reading
 
 
@@ -149,6 +149,23 @@ def _in_known_order(axes: NameAxes, known: Sequence[Channel]) -> NameAxes:
     index = axes.index.copy()
     index[:, column] = np.argsort(ranked)[index[:, column]]
     return NameAxes(axes.names, axes.extents, index, {**axes.labels, "c": [labels[i] for i in ranked]})
+
+
+def _positions(axes: NameAxes, facts: Facts) -> Sequence[str]:
+    """Names of stage positions: from file names, else from files that hold one position each."""
+    if "p" in axes.labels:
+        return axes.labels["p"]
+    if len(facts.positions) == 1:
+        return facts.positions[0]
+    if "p" not in axes.names:
+        return []
+    numbers = axes.index[:, axes.names.index("p")].tolist()
+    found: dict[int, str] = {}
+    for number, names in zip(numbers, facts.positions, strict=True):
+        if len(names) == 1:
+            found.setdefault(number, names[0])
+    listed = [found.get(number, "") for number in range(max(numbers) + 1)]
+    return listed if all(listed) and len(set(listed)) == len(listed) else []
 
 
 def _channels(axes: NameAxes, facts: Facts) -> Sequence[Channel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,8 +74,7 @@ def place_by_ome(
 
 
 def _note_missing(document: SetDocument, search: _Search, notes: list[str]) -> None:
-    here = {member.relpath.rpartition("/")[2].casefold() for member in search.members}
-    missing = [clean(name) for name in document.missing if name.casefold() not in here]
+    missing = [clean(name) for name in document.missing if name.casefold() not in search.here]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         notes.append(f"{named_few(missing)} {verb} missing: the OME metadata of {document.source} names it")
@@ -88,6 +88,8 @@ class _Search:
         self._images, self._notes = images, notes
         self._pages = sum(len(image.member.layout.page_offsets) for image in images)
         self._by_name = {(image.folder, image.name.casefold()): i for i, image in enumerate(images)}
+        self._members = {member.relpath.casefold() for member in members}
+        self.here = {name.rpartition("/")[2] for name in self._members}
         self._by_uuid: dict[str, int] | None = None
         self._documents: list[SetDocument] = []
 
@@ -98,19 +100,21 @@ class _Search:
                 self._add_companion(member)
         alone = 0
         absent: dict[str, list[str]] = {}
-        pending = list(range(len(self._images)))
+        pending = deque(range(len(self._images)))
+        done: set[int] = set()
         while pending:
-            i = pending.pop(0)
-            if i in self.covered:
+            i = pending.popleft()
+            if i in self.covered or i in done:
                 continue
+            done.add(i)
             document = read_tags(self._images[i], self._read)
             if document is None or not document.is_ome:
                 alone += 1
             elif document.companion:
                 master = self._find(self._images[i].folder, document.companion)
-                if master >= 0 and master != i and master not in self.covered:
-                    pending.insert(0, master)
-                elif master < 0 and not self._is_member(self._images[i].folder, document.companion):
+                if master >= 0:
+                    pending.appendleft(master)
+                elif not self._is_member(self._images[i].folder, document.companion):
                     absent.setdefault(document.companion, []).append(self._images[i].member.relpath)
             elif len(document.set_rows.names) > 1:
                 self._add(SetDocument(document, self._images[i].member.relpath, i), self._images[i].folder)
@@ -160,7 +164,7 @@ class _Search:
 
     def _is_member(self, folder: str, name: str) -> bool:
         path = f"{folder}/{name}" if folder else name
-        return any(member.relpath.casefold() == path.casefold() for member in self.members)
+        return path.casefold() in self._members
 
 
 def root_uuid(tags: TagReader) -> str:
