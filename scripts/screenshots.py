@@ -251,6 +251,21 @@ def inspect(studio: Studio, packed: Path) -> None:
     studio.shoot("inspect-archive")
 
 
+def export(studio: Studio, packed: Path) -> None:
+    """Every state of the panel that exports."""
+    window, panel = studio.window, studio.window.export
+    window.tabs[4].click()
+    studio.shoot("export-empty")
+    panel.desk.settings.export_folder = str(studio.files / "exported")
+    panel.add([packed / "cell_00.tif.zarr.zip", packed / "slide.tif"])
+    studio.settle(panel)
+    studio.shoot("export-ready")
+    panel.footer.main.click()
+    studio.settle(panel)
+    panel.table.setExpanded(panel.rows.index_of(panel.rows.root.children[0]), True)
+    studio.shoot("export-done")
+
+
 def main(folder: Path) -> None:
     """Make all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -262,6 +277,7 @@ def main(folder: Path) -> None:
             verify(studio, packed)
             restore(studio, packed)
             inspect(studio, packed)
+            export(studio, packed)
             studio.close()
     made = sorted(folder.glob("window-*.png"))
     size = sum(path.stat().st_size for path in made)

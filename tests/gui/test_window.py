@@ -81,7 +81,8 @@ def filled(qtbot, window: Window, tiffs: Path) -> Window:
     window.verify.add(packed)
     window.restore.add(packed)
     window.inspect.add([packed[0]])
-    for panel in (window.pack, window.verify, window.restore):
+    window.export.add([packed[0]])
+    for panel in (window.pack, window.verify, window.restore, window.export):
         settled(qtbot, panel)
     qtbot.waitUntil(lambda: window.inspect.shown is not None, timeout=20_000)
     return window
@@ -108,7 +109,8 @@ def test_nothing_is_cut_off_at_1024x640_and_with_large_fonts(
             window.verify.add(packed)
             window.restore.add(packed)
             window.inspect.add([packed[0]])
-            for panel in (window.pack, window.verify, window.restore):
+            window.export.add([packed[0]])
+            for panel in (window.pack, window.verify, window.restore, window.export):
                 settled(qtbot, panel)
             qtbot.waitUntil(lambda: window.inspect.shown is not None, timeout=20_000)
         window.resize(1024, 640)
@@ -118,7 +120,7 @@ def test_nothing_is_cut_off_at_1024x640_and_with_large_fonts(
             assert cut_off(window) == [], window.panels[number].TITLE
             assert (window.width(), window.height()) == (1024, 640), "it needs more room than there is"
         if full:
-            for panel in (window.pack, window.verify, window.restore):
+            for panel in (window.pack, window.verify, window.restore, window.export):
                 window.tabs[window.panels.index(panel)].click()
                 panel.form.open()
                 qtbot.wait(30)
@@ -135,7 +137,7 @@ def test_a_single_column_is_enough(qtbot, filled: Window) -> None:
     for tab in filled.tabs:
         tab.click()
         qtbot.wait(20)
-    for panel in (filled.pack, filled.verify, filled.restore, filled.inspect):
+    for panel in (filled.pack, filled.verify, filled.restore, filled.inspect, filled.export):
         assert panel.minimumSizeHint().width() <= 330, panel.TITLE
     assert filled.pack.table.isColumnHidden(1)
     filled.resize(1024, 640)
@@ -176,7 +178,7 @@ def test_every_control_is_reached_with_the_keyboard(qtbot, filled: Window) -> No
 
 def test_shortcuts_change_the_tab(qtbot, window: Window) -> None:
     activate(qtbot, window)
-    for number, key in enumerate((Qt.Key.Key_1, Qt.Key.Key_2, Qt.Key.Key_3, Qt.Key.Key_4)):
+    for number, key in enumerate((Qt.Key.Key_1, Qt.Key.Key_2, Qt.Key.Key_3, Qt.Key.Key_4, Qt.Key.Key_5)):
         qtbot.keyClick(window, key, Qt.KeyboardModifier.ControlModifier)
         assert window.stack.currentIndex() == number
 

@@ -22,6 +22,7 @@ TITLES = {
     "verify": "Verify archives",
     "restore": "Restore originals",
     "inspect": "Inspect a file",
+    "export": "Export to OME-Zarr",
 }
 
 

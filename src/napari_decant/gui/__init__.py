@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from napari_decant.gui._app import make_window, run
     from napari_decant.gui._desk import Desk
+    from napari_decant.gui._export import ExportPanel
     from napari_decant.gui._inspect import InspectPanel
     from napari_decant.gui._pack import PackPanel
     from napari_decant.gui._restore import RestorePanel
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "DARK": "_theme",
     "Desk": "_desk",
+    "ExportPanel": "_export",
     "InspectPanel": "_inspect",
     "LIGHT": "_theme",
     "Look": "_theme",
@@ -40,6 +42,7 @@ __all__ = [
     "DARK",
     "LIGHT",
     "Desk",
+    "ExportPanel",
     "InspectPanel",
     "Look",
     "MemoryStore",

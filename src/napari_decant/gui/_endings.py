@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_decant.gui._words import count, size_text
-from napari_decant.gui.jobs import Batch, JobState
+from napari_decant.gui.jobs import Batch, Exported, JobState
 
 if TYPE_CHECKING:
     from napari_decant.archive import BatchRow, RestoreReport, VerifyReport
 
-__all__ = ["Ending", "pack_ending", "restore_ending", "verify_ending"]
+__all__ = ["Ending", "export_ending", "pack_ending", "restore_ending", "verify_ending"]
 
 _GOOD, _WARN, _BAD, _STOPPED = (
     ("whole", "good"),
@@ -123,3 +123,22 @@ def restore_ending(batch: Batch, folder: Path) -> Ending:
     title = f"{count(files, 'file')}, {size}, {verb} back, equal to the original to the last byte."
     notes = [note for report in reports for note in report.notes]
     return Ending(_icon(batch, True), title, (f"In {folder}", *notes[:3], *lines), len(reports) == len(batch))
+
+
+def export_ending(batch: Batch) -> Ending:
+    """Say it as in: 3 images, 4.1 GB, are written, 2.0 GB. Every chunk was read back."""
+    results: list[Exported] = [job.result for job in batch.jobs if job.state is JobState.DONE]
+    lines = _rest(batch, "image", "Nothing unfinished was left behind.")
+    if not results:
+        return Ending(_icon(batch, False), "Nothing was exported.", tuple(lines), False)
+    raw, size = sum(found.raw_bytes for found in results), sum(found.size for found in results)
+    verb = "is" if len(results) == 1 else "are"
+    title = (
+        f"{count(len(results), 'image')}, {size_text(raw)} of voxels, {verb} written in {size_text(size)}. "
+        "Every chunk was read back, and every rule that must hold does."
+    )
+    unmet = sum(bool(found.unmet) for found in results)
+    if unmet:
+        lines.insert(0, "Recommendations that the data do not allow stand below each image.")
+    lines.insert(0, _where([found.target.parent for found in results]))
+    return Ending(_icon(batch, True), title, tuple(lines), len(results) == len(batch))

@@ -28,6 +28,7 @@ class Mark(Enum):
     RUNNING = _Look("", "accent", "")
     WHOLE = _Look("whole", "good", "whole")
     RESTORED = _Look("whole", "good", "restored, equal")
+    EXPORTED = _Look("whole", "good", "written, read back")
     COMPLETE = _Look("complete", "accent", "complete, not read")
     BEFORE = _Look("complete", "accent", "packed before")
     KEPT = _Look("cancelled", "muted", "left as it was")

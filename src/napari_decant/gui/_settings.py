@@ -60,6 +60,13 @@ class Settings:
         Verify structure only.
     restore_folder : str
         Where originals were restored to last.
+    export_folder : str
+        Where exports go; empty for beside each image.
+    export_kind : {".zarr", ".ozx"}
+    replace_exports : bool
+        Existing exports are replaced.
+    quantize : bool
+        Exports store as uint16 what is neither uint8 nor uint16.
     busy_folders : str
         Folders being written to, one a line: what is still there at the next start was interrupted.
     """
@@ -76,6 +83,10 @@ class Settings:
     offer_delete: bool = False
     quick: bool = False
     restore_folder: str = ""
+    export_folder: str = ""
+    export_kind: str = ".zarr"
+    replace_exports: bool = False
+    quantize: bool = False
     busy_folders: str = ""
 
 

@@ -15,7 +15,7 @@ from napari_decant.gui._tree import ROW, RowDelegate, RowModel
 
 __all__ = ["Table"]
 
-_SAMPLES = {"size": "99.9 MB", "packed": "~ 99.9 MB", "state": "complete, not read"}
+_SAMPLES = {"size": "99.9 MB", "packed": "~ 99.9 MB", "state": "written, read back"}
 
 
 class Table(QTreeView):

@@ -12,6 +12,7 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
     QMessageBox,
+    QSizePolicy,
     QStackedWidget,
     QToolButton,
     QVBoxLayout,
@@ -19,6 +20,7 @@ from qtpy.QtWidgets import (
 )
 
 from napari_decant.gui._desk import Desk
+from napari_decant.gui._export import ExportPanel
 from napari_decant.gui._inspect import InspectPanel
 from napari_decant.gui._pack import PackPanel
 from napari_decant.gui._panel import JobPanel, paths_of
@@ -32,11 +34,12 @@ from napari_decant.gui.jobs import Job, JobState, Leftover, Task
 __all__ = ["Window"]
 
 _NAME = "Decant"
-_VERBS = {"pack": "Packing", "verify": "Verifying", "restore": "Restoring"}
+_WORDS_FROM = 40  # heights of the font: as wide as the tabs are with their words
+_VERBS = {"pack": "Packing", "verify": "Verifying", "restore": "Restoring", "export": "Exporting"}
 
 
 class Window(QMainWindow):
-    """Pack, verify, restore and inspect, a tab each.
+    """Pack, verify, restore, inspect and export, a tab each.
 
     Parameters
     ----------
@@ -53,11 +56,13 @@ class Window(QMainWindow):
         self.setAcceptDrops(True)
         self.pack, self.verify = PackPanel(desk), VerifyPanel(desk)
         self.restore, self.inspect = RestorePanel(desk), InspectPanel(desk)
+        self.export = ExportPanel(desk)
         self.panels: tuple[JobPanel | InspectPanel, ...] = (
             self.pack,
             self.verify,
             self.restore,
             self.inspect,
+            self.export,
         )
         self.stack = QStackedWidget()
         self.tabs: list[QToolButton] = []
@@ -103,7 +108,17 @@ class Window(QMainWindow):
             row.addWidget(button)
             self.tabs.append(button)
         row.addStretch()
+        # In a narrow window the words give way, so the bar must not insist on room for them.
+        bar.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         return bar
+
+    def resizeEvent(self, event: Any) -> None:  # noqa: N802
+        words = Qt.ToolButtonStyle.ToolButtonTextBesideIcon
+        icons = Qt.ToolButtonStyle.ToolButtonIconOnly
+        wide = self.width() >= self.fontMetrics().height() * _WORDS_FROM
+        for tab in self.tabs:
+            tab.setToolButtonStyle(words if wide else icons)
+        super().resizeEvent(event)
 
     def _restyle(self) -> None:
         self.centralWidget().setStyleSheet(style_sheet(self.desk.look.theme))

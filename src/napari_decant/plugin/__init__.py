@@ -10,10 +10,19 @@ from napari_decant.plugin._reader import get_reader, sample_data
 from napari_decant.plugin._view import view
 
 if TYPE_CHECKING:
-    from napari_decant.plugin._widgets import InspectWidget, PackWidget, RestoreWidget, VerifyWidget
+    from napari_decant.plugin._chooser import ImageChooser
+    from napari_decant.plugin._widgets import (
+        ExportWidget,
+        InspectWidget,
+        PackWidget,
+        RestoreWidget,
+        VerifyWidget,
+    )
     from napari_decant.plugin._writer import write_layers
 
 __all__ = [
+    "ExportWidget",
+    "ImageChooser",
     "InspectWidget",
     "PackWidget",
     "RestoreWidget",
@@ -27,6 +36,8 @@ __all__ = [
 
 # Imported when they are wanted: reading an image needs no window of ours.
 _HOMES = {
+    "ExportWidget": "_widgets",
+    "ImageChooser": "_chooser",
     "InspectWidget": "_widgets",
     "PackWidget": "_widgets",
     "RestoreWidget": "_widgets",

@@ -19,6 +19,7 @@ from napari_decant.gui import (
     DARK,
     LIGHT,
     Desk,
+    ExportPanel,
     InspectPanel,
     Look,
     PackPanel,
@@ -29,7 +30,15 @@ from napari_decant.gui import (
     open_settings,
 )
 
-__all__ = ["InspectWidget", "NapariStore", "PackWidget", "RestoreWidget", "VerifyWidget", "napari_theme"]
+__all__ = [
+    "ExportWidget",
+    "InspectWidget",
+    "NapariStore",
+    "PackWidget",
+    "RestoreWidget",
+    "VerifyWidget",
+    "napari_theme",
+]
 
 _PLUGIN = "napari-decant"
 _TITLES = {
@@ -37,6 +46,7 @@ _TITLES = {
     "verify": "Verify archives",
     "restore": "Restore originals",
     "inspect": "Inspect a file",
+    "export": "Export to OME-Zarr",
 }
 _STEPS = 1000
 
@@ -247,6 +257,16 @@ class RestoreWidget(_Docked, RestorePanel):
         super().__init__(seat.desk, parent)
         self._settle_in(seat, key)
         self._activity = _Activity(self, "Restoring")
+
+
+class ExportWidget(_Docked, ExportPanel):
+    """Write OME-Zarr 0.5, docked in napari."""
+
+    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
+        seat, key = _seat_of(napari_viewer)
+        super().__init__(seat.desk, parent)
+        self._settle_in(seat, key)
+        self._activity = _Activity(self, "Exporting")
 
 
 class InspectWidget(_Docked, InspectPanel):

@@ -5,6 +5,8 @@ from napari_decant.gui.jobs._model import Failure, Job, JobList, JobState, Task
 from napari_decant.gui.jobs._process import InlineWorker, Worker, WorkerProcess
 from napari_decant.gui.jobs._rows import (
     ArchiveRow,
+    Exported,
+    ExportRow,
     Inspection,
     LeftOut,
     Leftover,
@@ -21,6 +23,8 @@ __all__ = [
     "ArchiveRow",
     "Batch",
     "Context",
+    "ExportRow",
+    "Exported",
     "Failure",
     "InlineWorker",
     "Inspection",

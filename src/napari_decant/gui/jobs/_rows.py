@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArchiveRow",
+    "ExportRow",
+    "Exported",
     "Inspection",
     "LeftOut",
     "Leftover",
@@ -98,6 +100,44 @@ class ArchiveRow:
     alone: str = ""
     among: str = ""
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRow:
+    """One export to be; ``error`` if the image cannot be exported."""
+
+    source: Path
+    image: str | None
+    target: Path
+    what: str
+    size: int
+    notes: tuple[str, ...]
+    error: str = ""
+    exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An export that was written, read back and checked.
+
+    Attributes
+    ----------
+    target : Path
+    size, raw_bytes : int
+        Written, and of all voxels.
+    verdict : str
+        What the check against the standard said.
+    unmet : tuple of (str, str, str)
+        Recommendations that are not met: rule, its sentence, why.
+    notes : tuple of str
+    """
+
+    target: Path
+    size: int
+    raw_bytes: int
+    verdict: str
+    unmet: tuple[tuple[str, str, str], ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

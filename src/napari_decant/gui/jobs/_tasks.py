@@ -15,6 +15,7 @@ from napari_decant import archive
 from napari_decant.archive import BatchReport, BatchRow, Deletion, PlanRow, RestoreReport, VerifyReport
 from napari_decant.archive._plan import find_tiffs
 from napari_decant.errors import DecantError, UsageError
+from napari_decant.gui.jobs._export import export, export_rows
 from napari_decant.gui.jobs._inspect import inspect
 from napari_decant.gui.jobs._leftovers import find_leftovers, remove_leftovers
 from napari_decant.gui.jobs._rows import ArchiveRow, LeftOut, Member, Outcome, Planned
@@ -23,11 +24,13 @@ from napari_decant.progress import Progress
 
 __all__ = [
     "delete_originals",
+    "export",
     "find_archives",
     "find_leftovers",
     "inspect",
     "list_members",
     "pack",
+    "plan_export",
     "plan_pack",
     "remove_leftovers",
     "restore",
@@ -246,3 +249,10 @@ def restore(
         sum(report.bytes for report in reports),
         tuple(note for report in reports for note in report.notes),
     )
+
+
+def plan_export(
+    context: Context, paths: Sequence[Path], output: Path | None, suffix: str, quantize: bool
+) -> int:
+    """Plan exports: lists of `ExportRow` as parts; returns the count."""
+    return _in_parts(export_rows(paths, output, suffix, quantize, context), context.part)

@@ -1,0 +1,213 @@
+"""The panel that writes OME-Zarr 0.5 for analysis and machine learning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QWidget
+
+from napari_decant.gui._desk import Desk
+from napari_decant.gui._endings import export_ending
+from napari_decant.gui._options import Field, Options, folder_field
+from napari_decant.gui._panel import JobPanel, Summary
+from napari_decant.gui._row import Mark, Row
+from napari_decant.gui._settings import Settings
+from napari_decant.gui._widgets import Action
+from napari_decant.gui._words import count, size_text
+from napari_decant.gui.jobs import Batch, Exported, ExportRow, Job, JobState, Task
+
+__all__ = ["ExportPanel"]
+
+_AGAIN = (Mark.READY, Mark.FAILED, Mark.CANCELLED)
+_PAUSE_MS = 400
+
+
+def _words(settings: Settings) -> str:
+    parts = [f"to {settings.export_folder}" if settings.export_folder else "beside each image"]
+    parts.append("a folder each" if settings.export_kind == ".zarr" else "one file each")
+    if settings.quantize:
+        parts.append("quantised to uint16")
+    return ", ".join(parts)
+
+
+class ExportPanel(JobPanel):
+    """Drop images or archives, get OME-Zarr 0.5 that follows the array standard."""
+
+    KEY = "export"
+    TITLE = "Export"
+    TIP = "Write OME-Zarr 0.5 for analysis and machine learning"
+    DROP = (
+        "Drop images or archives here",
+        "Each becomes OME-Zarr 0.5 with a pyramid, cut as the array standard wants it.\n"
+        "It is read back and checked; what you drop is only read.",
+        "Drop more images or archives here",
+    )
+    COLUMNS = (
+        ("name", "Image"),
+        ("what", "What it becomes"),
+        ("size", "Voxels"),
+        ("packed", "Written"),
+        ("state", "State"),
+    )
+    FILTER = "Images and archives (*.zarr.zip *.ozx *.tif *.tiff *.btf *.lsm *.stk);;All files (*)"
+
+    def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
+        self._roots: list[Path] = []
+        super().__init__(desk, parent)
+        self._again = QTimer(self)
+        self._again.setSingleShot(True)
+        self._again.setInterval(_PAUSE_MS)
+        self._again.timeout.connect(self._plan_again)
+        self.form.changed.connect(self._on_option)
+
+    def options(self) -> Options:
+        """See `JobPanel.options`."""
+        fields = [
+            folder_field("export_folder", "Output folder", "Where exports go", "beside each image"),
+            Field(
+                "export_kind", "ComboBox", "Kind", "A folder is quickest to read, one file easiest to move",
+                {"choices": [("Folder (.zarr)", ".zarr"), ("One file (.ozx)", ".ozx")]},
+            ),
+            Field(
+                "quantize", "CheckBox", "Quantise to uint16",
+                "Numbers other than uint8 and uint16 lose precision; scale and offset are recorded", {},
+            ),
+            Field(
+                "workers", "SpinBox", "Threads an image", "0: one for each core", {"min": 0, "max": 256}
+            ),
+            Field(
+                "replace_exports", "CheckBox", "Replace existing exports",
+                "Otherwise what exists is left alone", {},
+            ),
+        ]  # fmt: skip
+        return Options(self.look, self.desk.settings, fields, _words)
+
+    # --- planning ---
+
+    def add(self, paths: Sequence[Path]) -> None:
+        """See `JobPanel.add`."""
+        new = [path for path in paths if path not in self._roots]
+        self._roots += new
+        self._plan(new)
+
+    def _plan(self, paths: Sequence[Path]) -> None:
+        if not paths:
+            return
+        settings = self.desk.settings
+        arguments = {
+            "paths": list(paths),
+            "output": Path(settings.export_folder) if settings.export_folder else None,
+            "suffix": settings.export_kind,
+            "quantize": settings.quantize,
+        }
+        self.look_at(Task("plan_export", arguments), "Looking at images", self._planned)
+
+    def _planned(self, part: Sequence[ExportRow]) -> None:
+        known = {(row.data.source, row.data.image) for row in self.rows.root.children}
+        self.rows.add(self._row(each) for each in part if (each.source, each.image) not in known)
+        self.refresh_soon()
+
+    @staticmethod
+    def _row(found: ExportRow) -> Row:
+        name = found.source.name + (f"  {found.image}" if found.image else "")
+        row = Row(name, found.source, "image", found.what, found.size, mark=Mark.READY, data=found)
+        row.detail = "\n".join(found.notes)
+        if found.error:
+            row.mark, row.what, row.size, row.detail = Mark.FAILED, "cannot be exported", -1, found.error
+        elif found.exists:
+            row.detail += f"\n{found.target} exists already: it is left alone, unless you have it replaced."
+        return row
+
+    def _on_option(self, name: str) -> None:
+        if name in ("export_folder", "export_kind", "quantize") and self._roots:
+            self._again.start()
+
+    def _plan_again(self) -> None:
+        self.rows.remove([row for row in self.rows.root.children if row.mark in _AGAIN])
+        self._plan(self._roots)
+        self.refresh()
+
+    def remove(self, rows: Any) -> None:
+        """See `JobPanel.remove`."""
+        chosen = [row for row in rows if not self.busy(row)]
+        paths = {row.path for row in chosen}
+        self._roots = [path for path in self._roots if path not in paths]
+        super().remove(chosen)
+        if not self.rows.root.children:
+            self._roots.clear()
+
+    # --- exporting ---
+
+    def _ready(self) -> list[Row]:
+        return [row for row in self.rows.root.children if row.mark in _AGAIN and not row.data.error]
+
+    def main(self) -> tuple[str, str, bool]:
+        """See `JobPanel.main`."""
+        ready = self._ready()
+        if not ready:
+            tip = "Wait, or cancel" if self.batch else "Add images or archives first"
+            return ("Exporting" if self.batch else "Export"), tip, False
+        size = size_text(sum(row.size for row in ready))
+        return f"Export {count(len(ready), 'image')}", f"{size} of voxels: write, read back, check", True
+
+    def start(self) -> None:
+        """See `JobPanel.start`."""
+        self.export(self._ready())
+
+    def export(self, rows: Sequence[Row]) -> None:
+        """Export some rows."""
+        settings = self.desk.settings
+        options = {
+            "quantize": settings.quantize,
+            "overwrite": settings.replace_exports,
+            "workers": settings.workers or None,
+        }
+
+        def work() -> Iterator[tuple[Row, Job, str]]:
+            for row in rows:
+                task = Task("export", {"row": row.data, **options})
+                yield row, Job("export", row.name, task, max(0, row.size)), str(row.data.target.parent)
+
+        self.run(work(), len(rows))
+
+    def done(self, row: Row, job: Job) -> None:
+        """See `JobPanel.done`."""
+        if job.state is not JobState.DONE:
+            return
+        found: Exported = job.result
+        row.mark, row.packed = Mark.EXPORTED, found.size
+        row.detail = "\n".join([found.verdict, *found.notes])
+        self.rows.set_children(
+            row,
+            [Row(f"{rule}  {sentence}", icon="info", what=why, word="recommendation", detail=why)
+             for rule, sentence, why in found.unmet],
+        )  # fmt: skip
+
+    def summary(self, batch: Batch) -> Summary:
+        """See `JobPanel.summary`."""
+        results: list[Exported] = [job.result for job in batch.jobs if job.state is JobState.DONE]
+        if not results:
+            return Summary(export_ending(batch))
+        first = results[0].target
+        tip = "Open the folder of the exports"
+        actions = [
+            Action("Show in &folder", "folder", tip, lambda: self.show_in_folder(first)),
+            *self.open_action([first]),
+        ]
+        return Summary(export_ending(batch), actions)
+
+    def row_actions(self, row: Row) -> list[Action]:
+        """See `JobPanel.row_actions`."""
+        top = row if row.data is not None else row.parent
+        if top is None or top.data is None:
+            return []
+        path: Path = top.data.target if top.mark is Mark.EXPORTED else top.data.source
+        actions = [Action("Show in folder", "folder", "Open its folder", lambda: self.show_in_folder(path))]
+        actions += self.open_action([path])
+        if top in self._ready():
+            tip = "Export this one alone"
+            actions.append(Action("Export this one", "export", tip, lambda: self.export([top])))
+        return actions
