@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from napari_decant.images.crop import crop
     from napari_decant.ngff import NgffImage, NgffLimits
     from napari_decant.spatial import IndexQuery, Sampler, SpatialQuery
+    from napari_decant.standard import check, export
     from napari_decant.stores import FileMetadataReader
 
 # Public names and where they live: imported on first use, so that `import napari_decant` stays quick.
@@ -46,6 +47,8 @@ _HOMES = {
     "IndexQuery": "spatial",
     "Sampler": "spatial",
     "SpatialQuery": "spatial",
+    "check": "standard",
+    "export": "standard",
     "FileMetadataReader": "stores",
     "info": "archive",
     "pack": "archive",
@@ -72,7 +75,9 @@ __all__ = [
     "SpatialQuery",
     "ZarrMetadata",
     "__version__",
+    "check",
     "crop",
+    "export",
     "info",
     "pack",
     "restore",
