@@ -100,17 +100,16 @@ class CpuExecutor:
         held = max(least, min(wanted, left))
         return fixed + held, held
 
-    def start(
-        self, plan: Plan, outputs: Sequence[NDArray[Any] | None], slot_bytes: int, done: Callable[[Run], None]
+    def prepare(
+        self,
+        plan: Plan,
+        outputs: Sequence[NDArray[Any] | None],
+        slot_bytes: int,
+        done: Callable[[Run], None],
+        groups: Sequence[int] | None = None,
+        group_done: Callable[[Run, int], None] | None = None,
     ) -> Run:
-        """Begin a plan and return at once; memory is the caller's to promise. See `Run`."""
-        run = self._prepare(plan, outputs, slot_bytes, done)
-        run.start()
-        return run
-
-    def _prepare(
-        self, plan: Plan, outputs: Sequence[NDArray[Any] | None], slot_bytes: int, done: Callable[[Run], None]
-    ) -> Run:
+        """Prepare a plan; memory is the caller's to promise. See `Run`, whose ``start`` begins it."""
         for output, out in zip(plan.outputs, outputs, strict=True):
             if output is not None and out is not None:
                 if out.shape != output.shape:
@@ -124,7 +123,7 @@ class CpuExecutor:
                 self._stats.add(run.stats)
             done(run)
 
-        return Run(plan, outputs, self._tools, slot_bytes, count)
+        return Run(plan, outputs, self._tools, slot_bytes, count, groups, group_done)
 
     def run(
         self,
@@ -192,7 +191,7 @@ class CpuExecutor:
 
     def _wait(self, plan: Plan, arrays: list[NDArray[Any]], held: int, cancel: CancelToken | None) -> None:
         finished = threading.Event()
-        run = self._prepare(plan, arrays, held, lambda _: finished.set())
+        run = self.prepare(plan, arrays, held, lambda _: finished.set())
         if (
             plan.summary.chunks == 1
             and not plan.summary.resampled

@@ -9,293 +9,288 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
-from numba import types
-from numba.extending import overload
 
+from napari_decant.engine._kernel_parts import (
+    RUN,
+    STAMP,
+    cell,
+    clamp,
+    corners,
+    extremes,
+    jit,
+    mix,
+    pair,
+    places,
+    slot,
+    type_of,
+    unplaced,
+    whole_parts,
+    widen,
+    write,
+)
 from napari_decant.engine._tile_marks import touched_range
 
 __all__ = ["sample_linear", "sample_nearest"]
 
-_jit: Any = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+def _compile_nearest(stamp: int) -> Any:
+    """Return the kernel for nearest; the stamp is part of its key in numba's cache."""
+
+    @jit
+    def sample_nearest(  # type: ignore[no-untyped-def]
+        pool,
+        slots,
+        slot_low,
+        slot_dims,
+        strides,
+        extra,
+        linear,
+        offset,
+        first,
+        n,
+        chunk,
+        boundary,
+        fill,
+        constant,
+        out,
+    ):
+        """Take the element at ``floor(s)`` of each sample; see `sample_linear` for the arguments."""
+        if stamp < 0:
+            return
+        sz, sy, sx = strides
+        count = np.array(out.shape, np.int64)
+        zl, zh, _ = touched_range(linear, offset, 0, first, count, False, boundary, n[0])
+        yl, yh, _ = touched_range(linear, offset, 1, first, count, False, boundary, n[1])
+        xl, xh, _ = touched_range(linear, offset, 2, first, count, False, boundary, n[2])
+        beyond = 0.0 if boundary == 2 else 1.0  # what lies outside is the edge, or told from it
+        a0, a1, a2 = linear[0, 2], linear[1, 2], linear[2, 2]
+        p = np.empty(RUN, np.float64)
+        w = np.empty(RUN, np.float64)
+        gz = np.empty(RUN, np.float64)
+        gy = np.empty(RUN, np.float64)
+        gx = np.empty(RUN, np.float64)
+        place = np.empty(RUN, np.float64)
+        at = place.view(np.int64)
+        # the chunk that the last sample lay in, as a box of whole parts
+        z0 = z1 = y0 = y1 = x0 = x1 = 0.0
+        base = np.int64(0)
+        absent = False
+        for begin in range(0, out.shape[2], RUN):
+            m = min(RUN, out.shape[2] - begin)
+            for j2 in range(m):
+                p[j2] = np.float64(first[2] + begin + j2) + 0.5
+            for j0 in range(out.shape[0]):
+                p0 = np.float64(first[0] + j0) + 0.5
+                for j1 in range(out.shape[1]):
+                    p1 = np.float64(first[1] + j1) + 0.5
+                    t = linear[0, 0] * p0 + linear[0, 1] * p1
+                    whole_parts(t, a0, offset[0], 0.0, p, np.float64(zl), -beyond, zh - zl + beyond, w, gz, m)
+                    t = linear[1, 0] * p0 + linear[1, 1] * p1
+                    whole_parts(t, a1, offset[1], 0.0, p, np.float64(yl), -beyond, yh - yl + beyond, w, gy, m)
+                    t = linear[2, 0] * p0 + linear[2, 1] * p1
+                    whole_parts(t, a2, offset[2], 0.0, p, np.float64(xl), -beyond, xh - xl + beyond, w, gx, m)
+                    places(gz, gy, gx, np.float64(sz), np.float64(sy), np.float64(sx), place, m)
+                    row = out[j0, j1, begin:]
+                    for j in range(m):
+                        if (
+                            gz[j] < z0
+                            or gz[j] >= z1
+                            or gy[j] < y0
+                            or gy[j] >= y1
+                            or gx[j] < x0
+                            or gx[j] >= x1
+                        ):
+                            z = np.int64(gz[j]) + zl
+                            y = np.int64(gy[j]) + yl
+                            x = np.int64(gx[j]) + xl
+                            if z < 0 or z >= n[0] or y < 0 or y >= n[1] or x < 0 or x >= n[2]:
+                                row[j] = constant
+                                continue
+                            kz = z // chunk[0]
+                            ky = y // chunk[1]
+                            kx = x // chunk[2]
+                            z0 = np.float64(kz * chunk[0] - zl)
+                            y0 = np.float64(ky * chunk[1] - yl)
+                            x0 = np.float64(kx * chunk[2] - xl)
+                            z1 = np.float64(min((kz + 1) * chunk[0], n[0]) - zl)
+                            y1 = np.float64(min((ky + 1) * chunk[1], n[1]) - yl)
+                            x1 = np.float64(min((kx + 1) * chunk[2], n[2]) - xl)
+                            base = slot(slots, slot_low, slot_dims, kz, ky, kx)
+                            absent = base < 0
+                            base += extra + (zl - kz * chunk[0]) * sz
+                            base = unplaced(base + (yl - ky * chunk[1]) * sy + (xl - kx * chunk[2]) * sx)
+                        if absent:
+                            row[j] = fill
+                        else:
+                            row[j] = pool[np.uint64(at[j] + base)]
+
+    return sample_nearest
 
 
-def _to_sum(value: Any, unit: Any) -> Any:
-    """Convert a value to the accumulator's type."""
+def _compile_linear(stamp: int) -> Any:
+    """Return the kernel for linear; the stamp is part of its key in numba's cache."""
+
+    @jit
+    def sample_linear(  # type: ignore[no-untyped-def]
+        pool,
+        slots,
+        slot_low,
+        slot_dims,
+        strides,
+        extra,
+        linear,
+        offset,
+        first,
+        n,
+        chunk,
+        boundary,
+        fill,
+        constant,
+        unit,
+        out,
+    ):
+        """Weigh the neighbours of each sample.
+
+        Parameters
+        ----------
+        pool : array, shape (elements,)
+            Decoded chunks, one after the other.
+        slots : int64 array, shape (box,)
+            Where each chunk of the tile's box begins in ``pool``: -1 for one that is absent and reads as
+            fill, -2 for one that no sample needs.
+        slot_low, slot_dims : int64 arrays, shape (3,)
+            First chunk and extent of that box.
+        strides : int64 array, shape (3,); extra : int
+            Elements between neighbours within a chunk, and the constant part of the axes not sampled.
+        linear, offset, first, n, chunk
+            Map, first grid point of the tile, extents of source and chunks along the sampled axes.
+        boundary : int
+            0 error, 1 constant, 2 clamp.
+        fill, constant
+            Values of absent chunks, in the pool's type, and of elements outside, as a sum.
+        unit : float32 or float64
+            One, in the type of weights.
+        out : array, shape (tile)
+            In the pool's type.
+        """
+        if stamp < 0:
+            return
+        sz, sy, sx = strides
+        like = pool[0]
+        count = np.array(out.shape, np.int64)
+        zl, zh, _ = touched_range(linear, offset, 0, first, count, True, boundary, n[0])
+        yl, yh, _ = touched_range(linear, offset, 1, first, count, True, boundary, n[1])
+        xl, xh, _ = touched_range(linear, offset, 2, first, count, True, boundary, n[2])
+        a0, a1, a2 = linear[0, 2], linear[1, 2], linear[2, 2]
+        # views are made once: each costs as much as some samples
+        p = np.empty(RUN, np.float64)
+        gz = np.empty(RUN, np.float64)
+        gy = np.empty(RUN, np.float64)
+        gx = np.empty(RUN, np.float64)
+        place = np.empty(RUN, np.float64)
+        at = place.view(np.int64)
+        wz = np.empty(RUN, type_of(unit))
+        wy = np.empty(RUN, type_of(unit))
+        wx = np.empty(RUN, type_of(unit))
+        raw = np.empty((8, RUN), pool.dtype)  # elements are gathered as they are and widened together
+        values = np.empty((8, RUN), type_of(constant))
+        flat_raw = raw.reshape(8 * RUN)
+        flat_values = values.reshape(8 * RUN)
+        v0, v1, v2, v3 = values[0], values[1], values[2], values[3]
+        v4, v5, v6, v7 = values[4], values[5], values[6], values[7]
+        edges = np.empty((RUN, 8), type_of(constant))
+        edge = np.empty(RUN, np.int64)
+        low = np.empty(RUN, type_of(constant))
+        high = np.empty(RUN, type_of(constant))
+        found = np.empty(8, np.int64)
+        raw[:] = like
+        more = unplaced(extra + zl * sz + yl * sy + xl * sx)
+        # the cell that the last sample lay in: while whole parts stay in a box, neighbours keep their chunks
+        z0 = z1 = y0 = y1 = x0 = x1 = 0.0
+        b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = np.int64(0)
+        for begin in range(0, out.shape[2], RUN):
+            m = min(RUN, out.shape[2] - begin)
+            for j2 in range(m):
+                p[j2] = np.float64(first[2] + begin + j2) + 0.5
+            for j0 in range(out.shape[0]):
+                p0 = np.float64(first[0] + j0) + 0.5
+                for j1 in range(out.shape[1]):
+                    p1 = np.float64(first[1] + j1) + 0.5
+                    t = linear[0, 0] * p0 + linear[0, 1] * p1
+                    whole_parts(t, a0, offset[0], 0.5, p, np.float64(zl), -2.0, zh - zl + 1.0, wz, gz, m)
+                    t = linear[1, 0] * p0 + linear[1, 1] * p1
+                    whole_parts(t, a1, offset[1], 0.5, p, np.float64(yl), -2.0, yh - yl + 1.0, wy, gy, m)
+                    t = linear[2, 0] * p0 + linear[2, 1] * p1
+                    whole_parts(t, a2, offset[2], 0.5, p, np.float64(xl), -2.0, xh - xl + 1.0, wx, gx, m)
+                    if boundary == 2:
+                        clamp(gz, wz, np.float64(-zl), np.float64(n[0] - 1 - zl), m)
+                        clamp(gy, wy, np.float64(-yl), np.float64(n[1] - 1 - yl), m)
+                        clamp(gx, wx, np.float64(-xl), np.float64(n[2] - 1 - xl), m)
+                    places(gz, gy, gx, np.float64(sz), np.float64(sy), np.float64(sx), place, m)
+                    singles = 0
+                    for j in range(m):
+                        if (
+                            gz[j] < z0
+                            or gz[j] >= z1
+                            or gy[j] < y0
+                            or gy[j] >= y1
+                            or gx[j] < x0
+                            or gx[j] >= x1
+                        ):
+                            z = np.int64(gz[j]) + zl
+                            y = np.int64(gy[j]) + yl
+                            x = np.int64(gx[j]) + xl
+                            cz, lz, kz0, kz1, dz0, dz1 = pair(z, chunk[0], n[0], sz, boundary)
+                            cy, ly, ky0, ky1, dy0, dy1 = pair(y, chunk[1], n[1], sy, boundary)
+                            cx, lx, kx0, kx1, dx0, dx1 = pair(x, chunk[2], n[2], sx, boundary)
+                            z0, z1 = np.float64(cz - zl), np.float64(lz - zl)
+                            y0, y1 = np.float64(cy - yl), np.float64(ly - yl)
+                            x0, x1 = np.float64(cx - xl), np.float64(lx - xl)
+                            if (
+                                z0 >= z1
+                                or y0 >= y1
+                                or x0 >= x1
+                                or not cell(
+                                    slots, slot_low, slot_dims, kz0, kz1, ky0, ky1, kx0, kx1,
+                                    dz0, dz1, dy0, dy1, dx0, dx1, more, found,
+                                )
+                            ):  # fmt: skip
+                                z1 = z0  # the next sample looks again
+                                corners(
+                                    pool, slots, slot_low, slot_dims, strides, extra, (z, y, x), n, chunk,
+                                    fill, constant, unit, edges[singles],
+                                )  # fmt: skip
+                                edge[singles] = j
+                                singles += 1
+                                continue
+                            b0, b1, b2, b3 = found[0], found[1], found[2], found[3]
+                            b4, b5, b6, b7 = found[4], found[5], found[6], found[7]
+                        a = at[j]
+                        raw[0, j] = pool[np.uint64(a + b0)]
+                        raw[1, j] = pool[np.uint64(a + b1)]
+                        raw[2, j] = pool[np.uint64(a + b2)]
+                        raw[3, j] = pool[np.uint64(a + b3)]
+                        raw[4, j] = pool[np.uint64(a + b4)]
+                        raw[5, j] = pool[np.uint64(a + b5)]
+                        raw[6, j] = pool[np.uint64(a + b6)]
+                        raw[7, j] = pool[np.uint64(a + b7)]
+                    widen(flat_raw, flat_values, unit, 8 * RUN)
+                    for i in range(singles):
+                        for k in range(8):
+                            values[k, edge[i]] = edges[i, k]
+                    extremes(values, low, high, m, like)
+                    mix(v0, v1, wx, unit, m, like)
+                    mix(v2, v3, wx, unit, m, like)
+                    mix(v4, v5, wx, unit, m, like)
+                    mix(v6, v7, wx, unit, m, like)
+                    mix(v0, v2, wy, unit, m, like)
+                    mix(v4, v6, wy, unit, m, like)
+                    mix(v0, v4, wz, unit, m, like)
+                    write(v0, low, high, out[j0, j1, begin:], m, like)
+
+    return sample_linear
 
 
-def _to_out(value: Any, like: Any) -> Any:
-    """Convert a sum to the output's type: rounded half to even and clamped for small integers."""
-
-
-def _limited(value: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
-    """Keep a float within the corners it is made of: rounding must not leave the source's range."""
-
-
-@overload(_limited, inline="always")
-def _limited_for(value, a, b, c, d, e, f, g, h):  # type: ignore[no-untyped-def]
-    if not isinstance(value, types.Float):
-        return lambda value, a, b, c, d, e, f, g, h: value
-
-    def limit(value, a, b, c, d, e, f, g, h):  # type: ignore[no-untyped-def]
-        low = min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h)))
-        high = max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h)))
-        if value < low:  # never true for NaN
-            return low
-        if value > high:
-            return high
-        return value
-
-    return limit
-
-
-@overload(_to_sum, inline="always")
-def _to_sum_for(value, unit):  # type: ignore[no-untyped-def]
-    if isinstance(value, types.Complex):
-        return lambda value, unit: value
-    if unit == types.float32:
-        return lambda value, unit: np.float32(value)
-    return lambda value, unit: np.float64(value)
-
-
-@overload(_to_out, inline="always")
-def _to_out_for(value, like):  # type: ignore[no-untyped-def]
-    if not isinstance(like, types.Integer):
-        return lambda value, like: value
-    info = np.iinfo(str(like))
-    low, high = info.min, info.max
-
-    def convert(value, like):  # type: ignore[no-untyped-def]
-        return min(max(np.int64(np.rint(value)), low), high)
-
-    return convert
-
-
-@_jit
-def _table(low, high, chunk, stride, base):  # type: ignore[no-untyped-def]
-    """For every index of a range: which chunk of the tile's box, and the offset within it."""
-    count = max(high - low + 1, 0)
-    which = np.empty(count, np.int64)
-    inner = np.empty(count, np.int64)
-    for k in range(count):
-        at = (low + k) // chunk
-        which[k] = at - base
-        inner[k] = (low + k - at * chunk) * stride
-    return which, inner
-
-
-@_jit
-def sample_nearest(  # type: ignore[no-untyped-def]
-    pool,
-    slots,
-    slot_low,
-    slot_dims,
-    strides,
-    extra,
-    linear,
-    offset,
-    first,
-    n,
-    chunk,
-    boundary,
-    fill,
-    constant,
-    out,
-):
-    """Take the element at ``floor(s)`` of each sample; see `sample_linear` for the arguments."""
-    count = np.array(out.shape, np.int64)
-    zl, zh, _ = touched_range(linear, offset, 0, first, count, False, boundary, n[0])
-    yl, yh, _ = touched_range(linear, offset, 1, first, count, False, boundary, n[1])
-    xl, xh, _ = touched_range(linear, offset, 2, first, count, False, boundary, n[2])
-    zc, zo = _table(zl, zh, chunk[0], strides[0], slot_low[0])
-    yc, yo = _table(yl, yh, chunk[1], strides[1], slot_low[1])
-    xc, xo = _table(xl, xh, chunk[2], strides[2], slot_low[2])
-    for j0 in range(count[0]):
-        p0 = np.float64(first[0] + j0) + 0.5
-        for j1 in range(count[1]):
-            p1 = np.float64(first[1] + j1) + 0.5
-            tz = linear[0, 0] * p0 + linear[0, 1] * p1
-            ty = linear[1, 0] * p0 + linear[1, 1] * p1
-            tx = linear[2, 0] * p0 + linear[2, 1] * p1
-            for j2 in range(count[2]):
-                p2 = np.float64(first[2] + j2) + 0.5
-                z = np.int64(np.floor((tz + linear[0, 2] * p2) + offset[0]))
-                y = np.int64(np.floor((ty + linear[1, 2] * p2) + offset[1]))
-                x = np.int64(np.floor((tx + linear[2, 2] * p2) + offset[2]))
-                if boundary == 2:
-                    z = min(max(z, zl), zh)
-                    y = min(max(y, yl), yh)
-                    x = min(max(x, xl), xh)
-                elif z < zl or z > zh or y < yl or y > yh or x < xl or x > xh:
-                    out[j0, j1, j2] = constant
-                    continue
-                z -= zl
-                y -= yl
-                x -= xl
-                base = slots[(zc[z] * slot_dims[1] + yc[y]) * slot_dims[2] + xc[x]]
-                if base < 0:
-                    out[j0, j1, j2] = fill
-                else:
-                    out[j0, j1, j2] = pool[base + extra + zo[z] + yo[y] + xo[x]]
-
-
-@_jit
-def _corners(  # type: ignore[no-untyped-def]
-    pool, slots, slot_dims, z, y, x, low, high, zc, yc, xc, zo, yo, xo, extra, fill, constant, unit
-):
-    """Values at the eight corners of a cell that crosses chunks or the source's edge."""
-    found = np.full(8, constant)
-    for k in range(8):
-        a = z[k >> 2 & 1]
-        b = y[k >> 1 & 1]
-        c = x[k & 1]
-        if a < low[0] or a > high[0] or b < low[1] or b > high[1] or c < low[2] or c > high[2]:
-            continue
-        a -= low[0]
-        b -= low[1]
-        c -= low[2]
-        base = slots[(zc[a] * slot_dims[1] + yc[b]) * slot_dims[2] + xc[c]]
-        found[k] = (
-            _to_sum(fill, unit) if base < 0 else _to_sum(pool[base + extra + zo[a] + yo[b] + xo[c]], unit)
-        )
-    return found
-
-
-@_jit
-def sample_linear(  # type: ignore[no-untyped-def]
-    pool,
-    slots,
-    slot_low,
-    slot_dims,
-    strides,
-    extra,
-    linear,
-    offset,
-    first,
-    n,
-    chunk,
-    boundary,
-    fill,
-    constant,
-    unit,
-    out,
-):
-    """Weigh the neighbours of each sample.
-
-    Parameters
-    ----------
-    pool : array, shape (elements,)
-        Decoded chunks, one after the other.
-    slots : int64 array, shape (box,)
-        Where each chunk of the tile's box begins in ``pool``; -1 for one that is absent and reads as fill.
-    slot_low, slot_dims : int64 arrays, shape (3,)
-        First chunk and extent of that box.
-    strides : int64 array, shape (3,); extra : int
-        Elements between neighbours within a chunk, and the constant part of the axes not sampled.
-    linear, offset, first, n, chunk
-        Map, first grid point of the tile, extents of source and chunks along the sampled axes.
-    boundary : int
-        0 error, 1 constant, 2 clamp.
-    fill, constant
-        Values of absent chunks and of elements outside, as accumulators.
-    unit : float32 or float64
-        One, in the type of weights.
-    out : array, shape (tile)
-        In the pool's type, or the accumulator's.
-    """
-    count = np.array(out.shape, np.int64)
-    zl, zh, _ = touched_range(linear, offset, 0, first, count, True, boundary, n[0])
-    yl, yh, _ = touched_range(linear, offset, 1, first, count, True, boundary, n[1])
-    xl, xh, _ = touched_range(linear, offset, 2, first, count, True, boundary, n[2])
-    zc, zo = _table(zl, zh, chunk[0], strides[0], slot_low[0])
-    yc, yo = _table(yl, yh, chunk[1], strides[1], slot_low[1])
-    xc, xo = _table(xl, xh, chunk[2], strides[2], slot_low[2])
-    like = out[0, 0, 0]
-    for j0 in range(count[0]):
-        p0 = np.float64(first[0] + j0) + 0.5
-        for j1 in range(count[1]):
-            p1 = np.float64(first[1] + j1) + 0.5
-            tz = linear[0, 0] * p0 + linear[0, 1] * p1
-            ty = linear[1, 0] * p0 + linear[1, 1] * p1
-            tx = linear[2, 0] * p0 + linear[2, 1] * p1
-            for j2 in range(count[2]):
-                p2 = np.float64(first[2] + j2) + 0.5
-                fz = ((tz + linear[0, 2] * p2) + offset[0]) - 0.5
-                fy = ((ty + linear[1, 2] * p2) + offset[1]) - 0.5
-                fx = ((tx + linear[2, 2] * p2) + offset[2]) - 0.5
-                gz = np.floor(fz)
-                gy = np.floor(fy)
-                gx = np.floor(fx)
-                wz = _to_sum(fz - gz, unit)
-                wy = _to_sum(fy - gy, unit)
-                wx = _to_sum(fx - gx, unit)
-                z0 = np.int64(gz)
-                y0 = np.int64(gy)
-                x0 = np.int64(gx)
-                z1 = z0 + (1 if fz > gz else 0)
-                y1 = y0 + (1 if fy > gy else 0)
-                x1 = x0 + (1 if fx > gx else 0)
-                if boundary == 2:
-                    z0 = min(max(z0, zl), zh)
-                    z1 = min(max(z1, zl), zh)
-                    y0 = min(max(y0, yl), yh)
-                    y1 = min(max(y1, yl), yh)
-                    x0 = min(max(x0, xl), xh)
-                    x1 = min(max(x1, xl), xh)
-                inside = boundary != 1 or (
-                    z0 >= zl and z1 <= zh and y0 >= yl and y1 <= yh and x0 >= xl and x1 <= xh
-                )
-                base = np.int64(-1)
-                if inside:
-                    cz = zc[z0 - zl]
-                    cy = yc[y0 - yl]
-                    cx = xc[x0 - xl]
-                    if cz == zc[z1 - zl] and cy == yc[y1 - yl] and cx == xc[x1 - xl]:
-                        base = slots[(cz * slot_dims[1] + cy) * slot_dims[2] + cx]
-                if base >= 0:
-                    a = base + zo[z0 - zl] + extra
-                    b = base + zo[z1 - zl] + extra
-                    c = yo[y0 - yl]
-                    d = yo[y1 - yl]
-                    e = xo[x0 - xl]
-                    f = xo[x1 - xl]
-                    v000 = _to_sum(pool[a + c + e], unit)
-                    v001 = _to_sum(pool[a + c + f], unit)
-                    v010 = _to_sum(pool[a + d + e], unit)
-                    v011 = _to_sum(pool[a + d + f], unit)
-                    v100 = _to_sum(pool[b + c + e], unit)
-                    v101 = _to_sum(pool[b + c + f], unit)
-                    v110 = _to_sum(pool[b + d + e], unit)
-                    v111 = _to_sum(pool[b + d + f], unit)
-                else:
-                    found = _corners(
-                        pool, slots, slot_dims, (z0, z1), (y0, y1), (x0, x1), (zl, yl, xl), (zh, yh, xh),
-                        zc, yc, xc, zo, yo, xo, extra, fill, constant, unit,
-                    )  # fmt: skip
-                    v000 = found[0]
-                    v001 = found[1]
-                    v010 = found[2]
-                    v011 = found[3]
-                    v100 = found[4]
-                    v101 = found[5]
-                    v110 = found[6]
-                    v111 = found[7]
-                # a neighbour without weight is left out: 0 * inf would be NaN
-                s00 = v000
-                s01 = v010
-                s10 = v100
-                s11 = v110
-                if wx > 0:
-                    q = unit - wx
-                    s00 = q * v000 + wx * v001
-                    s01 = q * v010 + wx * v011
-                    s10 = q * v100 + wx * v101
-                    s11 = q * v110 + wx * v111
-                if wy > 0:
-                    q = unit - wy
-                    s00 = q * s00 + wy * s01
-                    s10 = q * s10 + wy * s11
-                if wz > 0:
-                    s00 = (unit - wz) * s00 + wz * s10
-                out[j0, j1, j2] = _to_out(_limited(s00, v000, v001, v010, v011, v100, v101, v110, v111), like)
+sample_nearest = _compile_nearest(STAMP)
+sample_linear = _compile_linear(STAMP)

@@ -6,6 +6,7 @@ import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +38,12 @@ def parse_dtype(value: DTypeLike) -> np.dtype[Any]:
     if dtype.kind not in "biufc":
         raise UsageError(f"the element type {value!r} is not numeric")
     return dtype.newbyteorder("=")
+
+
+@cache
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _positive(owner: str, **values: int) -> None:
@@ -96,9 +103,7 @@ class CpuLimits:
     @property
     def workers(self) -> int:
         """Decoding threads."""
-        if self.decode_workers is not None:
-            return self.decode_workers
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.decode_workers if self.decode_workers is not None else _cores()
 
 
 @dataclass(frozen=True, slots=True)

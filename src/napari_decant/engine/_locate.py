@@ -19,6 +19,7 @@ __all__ = ["ABSENT", "FAILED", "Located", "chunk_key", "locate_chunks"]
 
 ABSENT: Final = -1
 FAILED: Final = -2
+_FEW: Final = 16  # below this plain Python is faster than numpy
 
 
 class Located:
@@ -112,6 +113,9 @@ def _in_shards(
     found: Located,
 ) -> None:
     meta = array.meta
+    if len(positions) <= _FEW:
+        _few_in_shards(metadata, array, positions.tolist(), files, limits, found)
+        return
     per = np.asarray(meta.chunks_per_shard, np.int64)
     shard = positions // per
     inner = (
@@ -135,6 +139,37 @@ def _in_shards(
             )
             found.offset[rows] = extent.offset + np.maximum(begin, 0)
             found.length[rows] = index.lengths[inner[rows]]
+
+
+def _few_in_shards(
+    metadata: ZarrMetadata,
+    array: PlanArray,
+    positions: list[list[int]],
+    files: dict[tuple[str, str], int],
+    limits: PlanLimits,
+    found: Located,
+) -> None:
+    meta = array.meta
+    per = meta.chunks_per_shard
+    members: dict[str, list[tuple[int, int]]] = {}
+    for row, index in enumerate(positions):
+        inner = 0
+        for i, n in zip(index, per, strict=True):
+            inner = inner * n + i % n
+        members.setdefault(chunk_key(array, index), []).append((row, inner))
+    keys = list(members)
+    _check_budget(metadata, array.uri, meta, keys, limits)
+    for key, located in zip(keys, metadata.shards(array.uri, meta, keys), strict=True):
+        if isinstance(located, DecantError):
+            found.fail(np.array([row for row, _ in members[key]]), located)
+        elif located is not None:
+            extent, shard = located
+            for row, inner in members[key]:
+                begin = int(shard.offsets[inner])
+                if begin >= 0:
+                    found.file[row] = files.setdefault((array.uri, extent.file), len(files))
+                    found.offset[row] = extent.offset + begin
+                    found.length[row] = shard.lengths[inner]
 
 
 def _distinct_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

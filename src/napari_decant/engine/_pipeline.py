@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from napari_decant.engine._batch import Batch
 from napari_decant.engine._convert import check_conversion
-from napari_decant.engine._cpu import CpuExecutor
+from napari_decant.engine._executor import Executor
 from napari_decant.engine._limits import BatchSpec, QueueLimits
 from napari_decant.engine._memory import shaped
 from napari_decant.engine._plan import Plan
@@ -27,7 +27,8 @@ from napari_decant.progress import CancelToken
 __all__ = ["Pipeline"]
 
 _POLL: Final = 0.05
-_RUNNING: Final = 3
+_RUNNING: Final = 2
+_TOGETHER: Final = 8  # samples planned as one, if so many wait
 
 
 class _Job:
@@ -36,12 +37,10 @@ class _Job:
     def __init__(self, samples: list[Resolution]) -> None:
         self.samples = samples
         self.errors: tuple[Exception | None, ...] = (None,) * len(samples)
-        self.run: Run | None = None
         self.buffer: list[NDArray[np.uint8]] = []
         self.promised = 0
         self.done = False
         self.blocked = 0  # memory it waits for
-        self.failure: Exception | None = None
 
 
 class Pipeline:
@@ -50,7 +49,7 @@ class Pipeline:
     Parameters
     ----------
     planner : ChunkPlanner
-    executor : CpuExecutor
+    executor : CpuExecutor or CudaExecutor
         Its threads and memory limit may serve several pipelines.
     output : BatchSpec
         Samples, shape and element type of every batch.
@@ -69,7 +68,7 @@ class Pipeline:
     def __init__(
         self,
         planner: ChunkPlanner,
-        executor: CpuExecutor,
+        executor: Executor,
         output: BatchSpec,
         queues: QueueLimits | None = None,
         cancel: CancelToken | None = None,
@@ -86,6 +85,7 @@ class Pipeline:
         self._waiting: deque[Resolution] = deque()
         self._jobs: deque[_Job] = deque()
         self._queued: deque[_Job] = deque()
+        self._runs: set[Run] = set()
         self._running = 0
         self._lent = 0
         self._stats = Stats()
@@ -177,7 +177,9 @@ class Pipeline:
                     need = self.executor.memory.used + self._jobs[0].blocked
                     if self._jobs[0].blocked and need > self.executor.memory.limit:
                         held = f"another batch while {self._lent} popped ones are not released"
-                        raise BudgetExceeded("max_memory_bytes", need, self.executor.memory.limit, held)
+                        raise BudgetExceeded(
+                            self.executor.memory.knob, need, self.executor.memory.limit, held
+                        )
                 if deadline is not None and monotonic() >= deadline:
                     raise TimeoutError("no batch was finished in time")
                 left = _POLL if deadline is None else min(_POLL, max(0.0, deadline - monotonic()))
@@ -217,9 +219,8 @@ class Pipeline:
         """Stop all work at its next chunk; whoever waits gets `Cancelled`."""
         with self._changed:
             self._cancelled = True
-            for job in self._jobs:
-                if job.run is not None:
-                    job.run.cancel()
+            for run in self._runs:
+                run.cancel()
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -249,9 +250,8 @@ class Pipeline:
             raise UsageError("the pipeline is closed")
         if self._token is not None and self._token.cancelled and not self._cancelled:
             self._cancelled = True
-            for job in self._jobs:
-                if job.run is not None:
-                    job.run.cancel()
+            for run in self._runs:
+                run.cancel()
         if self._cancelled:
             raise Cancelled("the pipeline was cancelled")
 
@@ -271,47 +271,57 @@ class Pipeline:
         self._changed.notify_all()
 
     def _coordinate(self) -> None:
-        """Plan and start batches in order."""
+        """Plan and start batches in order, those that wait together as one."""
         while True:
             with self._changed:
                 while not self._closed and (not self._queued or self._running >= _RUNNING):
                     self._changed.wait()
                 if self._closed:
                     return
-                job = self._queued.popleft()
+                jobs = self._gather()
                 self._running += 1
             try:
                 if self._cancelled:
                     raise Cancelled("the pipeline was cancelled")
                 began = perf_counter()
-                plan = self._plan(job)
+                plan = self._plan([sample for job in jobs for sample in job.samples])
                 took = perf_counter() - began
                 with self._changed:
                     self._stats.plan_seconds += took
-                self._begin(job, plan)
-            except Exception as error:  # noqa: BLE001 - it belongs to the batch's samples, not to this thread
-                self._end(job, [error] * len(job.samples))
+                self._begin(jobs, plan)
+            except Exception as error:  # noqa: BLE001 - it belongs to the batches' samples, not to this thread
+                for job in jobs:
+                    self._end(job, [error] * len(job.samples))
+                self._stopped()
 
-    def _plan(self, job: _Job) -> Plan:
+    def _gather(self) -> list[_Job]:
+        """Take the next batch with those that wait behind it and fit: they share chunks then."""
+        jobs = [self._queued.popleft()]
+        size = self.output.nbytes
+        room = (self.executor.memory.limit - self.executor.memory.used) // 2
+        while self._queued and sum(len(job.samples) for job in jobs) < _TOGETHER:
+            if (len(jobs) + 1) * size > room:
+                break
+            jobs.append(self._queued.popleft())
+        return jobs
+
+    def _plan(self, samples: list[Resolution]) -> Plan:
         try:
-            return self.planner.plan(job.samples, keep_errors=True)
+            return self.planner.plan(samples, keep_errors=True)
         except BudgetExceeded:
-            if len(job.samples) == 1:
+            if len(samples) == 1:
                 raise
         # one sample may be too large by itself: the others should not suffer for it
         errors: list[Exception | None] = []
-        for sample in job.samples:
+        for sample in samples:
             try:
                 self.planner.plan([sample], keep_errors=True)
                 errors.append(None)
             except BudgetExceeded as error:
                 errors.append(error)
-        good = [sample for sample, error in zip(job.samples, errors, strict=True) if error is None]
-        if len(good) == len(job.samples) or not good:
-            return self.planner.plan(job.samples, keep_errors=True)
-        return self.planner.plan(job.samples, keep_errors=True, failed=errors)
+        return self.planner.plan(samples, keep_errors=True, failed=errors)
 
-    def _begin(self, job: _Job, plan: Plan) -> None:
+    def _begin(self, jobs: list[_Job], plan: Plan) -> None:
         errors = list(plan.errors)
         for number, output in enumerate(plan.outputs):
             if output is not None and errors[number] is None:
@@ -321,43 +331,62 @@ class Pipeline:
                     errors[number] = error
         size = self.output.nbytes
         targets = [None if error is not None else self.output.dtype for error in errors]
-        working, held = self.executor.working_bytes(plan, targets, self.executor.memory.limit - size)
-        self._promise(job, size + working)
-        job.buffer = [self.executor.buffers.take(size)]
-        array = shaped(job.buffer[0], (self.output.samples, *self.output.shape), self.output.dtype)
-        outputs = [None if error is not None else array[i] for i, error in enumerate(errors)]
+        working, held = self.executor.working_bytes(
+            plan, targets, self.executor.memory.limit - size * len(jobs)
+        )
+        self._promise(jobs, size * len(jobs) + working)
+        groups: list[int] = []
+        outputs: list[NDArray[Any] | None] = []
+        for number, job in enumerate(jobs):
+            job.promised = size
+            job.buffer = [self.executor.buffers.take(size)]
+            array = shaped(job.buffer[0], (self.output.samples, *self.output.shape), self.output.dtype)
+            for at in range(len(job.samples)):
+                outputs.append(array[at] if errors[len(groups)] is None else None)
+                groups.append(number)
 
-        def finish(run: Run) -> None:
+        def group_done(run: Run, group: int) -> None:
+            for uri, key in run.stale.copy():
+                self.planner.metadata.cache.forget(uri, key)
+            mine = [i for i, other in enumerate(groups) if other == group]
+            self._end(jobs[group], [run.errors[i] or errors[i] for i in mine])
+
+        def done(run: Run) -> None:
             self.executor.memory.give(working)
-            job.promised -= working
-            self._end(job, [a or b for a, b in zip(run.errors, errors, strict=True)], run)
+            self._stopped(run.stats)
 
-        job.run = self.executor.start(plan, outputs, held, finish)
+        run = self.executor.prepare(plan, outputs, held, done, groups, group_done)
+        with self._changed:
+            self._runs.add(run)
+            if self._cancelled:
+                run.cancel()
+        run.start()
 
-    def _promise(self, job: _Job, need: int) -> None:
+    def _promise(self, jobs: list[_Job], need: int) -> None:
         """Promise memory, waiting until others give some back."""
         while not self.executor.memory.take(need, "a batch with what it takes to make it", wait=False):
             with self._changed:
                 self._running -= 1  # it is not running while it waits
-                job.blocked = need
+                jobs[0].blocked = need
                 self._changed.notify_all()
                 self._changed.wait(_POLL)
                 self._running += 1
-                job.blocked = 0
+                jobs[0].blocked = 0
                 if self._closed or self._cancelled:
                     raise Cancelled("the pipeline was cancelled")
-        job.promised = need
 
-    def _end(self, job: _Job, errors: Sequence[Exception | None], run: Run | None = None) -> None:
+    def _end(self, job: _Job, errors: Sequence[Exception | None]) -> None:
         with self._changed:
             job.errors = tuple(errors)
             job.done = True
-            job.run = None
+            self._changed.notify_all()
+
+    def _stopped(self, stats: Stats | None = None) -> None:
+        with self._changed:
             self._running -= 1
-            if run is not None:
-                self._stats.add(run.stats)
-                for uri, key in run.stale:
-                    self.planner.metadata.cache.forget(uri, key)
+            self._runs = {run for run in self._runs if not run.finished}
+            if stats is not None:
+                self._stats.add(stats)
             self._changed.notify_all()
 
     def _lend(self, job: _Job) -> Batch:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from napari_decant.engine._limits import PlanLimits
-from napari_decant.engine._locate import Located, locate_chunks
+from napari_decant.engine._locate import ABSENT, Located, locate_chunks
 from napari_decant.engine._metadata import ZarrMetadata
 from napari_decant.engine._plan import AxisPieces, CopyOutput, Plan, PlanArray, Summary, TiledOutput
 from napari_decant.engine._tiles import spatial_tiles
@@ -23,6 +24,7 @@ __all__ = ["ChunkPlanner", "Resolution"]
 
 Resolution = SpatialResolution | IndexResolution
 _FLAT: Final = 2.0**62
+_FEW: Final = 32  # below this plain Python is faster than numpy
 
 
 class ChunkPlanner:
@@ -238,9 +240,8 @@ class _Draft:
             positions, rows = group.distinct()
             found = locate_chunks(self.metadata, group.array, positions, files, self.limits)
             located.append(found)
-            padded = np.zeros((len(positions), rank), np.int64)
-            padded[:, : positions.shape[1]] = positions
-            indices.append(padded)
+            short = rank - positions.shape[1]
+            indices.append(np.pad(positions, ((0, 0), (0, short))) if short else positions)
             owners.append(np.full(len(positions), place, np.int32))
             for (number, _), row in zip(group.members, rows, strict=True):
                 self._use(number, row + base, found.error_among(row), rank, uses)
@@ -261,10 +262,9 @@ class _Draft:
         elif isinstance(output, TiledOutput):
             self.outputs[number] = replace(output, tile_chunks=np.ascontiguousarray(chunks, np.int64))
         elif output is not None:
-            pieces = np.zeros((len(chunks), rank), np.int32)
-            dims = tuple(len(axis.chunks) for axis in output.axes)
-            for axis, piece in enumerate(np.unravel_index(np.arange(len(chunks)), dims) if dims else ()):
-                pieces[:, axis] = piece
+            pieces = _product([np.arange(len(axis.chunks)) for axis in output.axes]).astype(np.int32)
+            if pieces.shape[1] < rank:
+                pieces = np.pad(pieces, ((0, 0), (0, rank - pieces.shape[1])))
             uses.append((chunks, number, pieces))
 
     def _assemble(
@@ -279,7 +279,7 @@ class _Draft:
         use_chunk = _joined([chunks.astype(np.int32) for chunks, _, _ in uses], np.int32)
         use_output = _joined([np.full(len(chunks), number, np.int32) for chunks, number, _ in uses], np.int32)
         use_piece = (
-            np.concatenate([pieces for _, _, pieces in uses]) if uses else np.empty((0, rank), np.int32)
+            _joined([pieces for _, _, pieces in uses], np.int32) if uses else np.empty((0, rank), np.int32)
         )
         if len(uses) > 1:
             order = np.argsort(use_chunk, kind="stable")
@@ -295,7 +295,7 @@ class _Draft:
             outputs=tuple(self.outputs),
             errors=tuple(self.errors),
             chunk_array=chunk_array,
-            chunk_index=np.concatenate(indices) if indices else np.empty((0, rank), np.int64),
+            chunk_index=_joined(indices, np.int64) if indices else np.empty((0, rank), np.int64),
             chunk_file=chunk_file,
             chunk_offset=_joined([found.offset for found in located], np.int64),
             chunk_length=chunk_length,
@@ -313,33 +313,37 @@ class _Draft:
         chunk_length: NDArray[np.int64],
         uses: int,
     ) -> Summary:
-        sizes = np.array([array.meta.chunk_nbytes for array in arrays], np.int64)
         stored = chunk_file >= 0
-        decoded = int(sizes[chunk_array[stored]].sum()) if len(sizes) else 0
-        unknown = stored & (chunk_length < 0)
+        known = stored & (chunk_length >= 0)
+        chunks = len(chunk_file)
+        count, measured = int(np.count_nonzero(stored)), int(np.count_nonzero(known))
+        if len(arrays) == 1:
+            decoded, guess = (n * arrays[0].meta.chunk_nbytes for n in (count, count - measured))
+        else:
+            sizes = np.array([array.meta.chunk_nbytes for array in arrays] or [0], np.int64)[chunk_array]
+            decoded, guess = int(sizes[stored].sum()), int(sizes[stored & ~known].sum())
         # nothing is known of a remote chunk before it is read; its decoded size is the honest guess
-        guess = int(sizes[chunk_array[unknown]].sum()) if len(sizes) else 0
+        total = int(chunk_length.sum() if measured == chunks else chunk_length[known].sum()) + guess
+        planned = [output for output in self.outputs if output is not None]
+        tiled = [output for output in planned if isinstance(output, TiledOutput)]
         summary = Summary(
-            chunks=len(chunk_file),
-            absent_chunks=int((chunk_file == -1).sum()),
-            stored_bytes=int(chunk_length[stored & ~unknown].sum()) + guess,
+            chunks=chunks,
+            absent_chunks=chunks - count if count == chunks else int(np.count_nonzero(chunk_file == ABSENT)),
+            stored_bytes=total,
             decoded_bytes=decoded,
-            output_bytes=sum(
-                math.prod(o.shape) * arrays[o.array].meta.dtype.itemsize
-                for o in self.outputs
-                if o is not None
-            ),
-            uses=uses + sum(len(o.tile_chunks) for o in self.outputs if isinstance(o, TiledOutput)),
-            resampled=sum(isinstance(o, TiledOutput) for o in self.outputs),
-            exact=not unknown.any(),
+            output_bytes=sum(math.prod(o.shape) * arrays[o.array].meta.dtype.itemsize for o in planned),
+            uses=uses + sum(len(o.tile_chunks) for o in tiled),
+            resampled=len(tiled),
+            exact=count == measured,
         )
-        for knob, need in (
-            ("max_chunks", summary.chunks),
-            ("max_stored_bytes", summary.stored_bytes),
-            ("max_decoded_bytes", summary.decoded_bytes),
+        limits = self.limits
+        for knob, need, limit in (
+            ("max_chunks", chunks, limits.max_chunks),
+            ("max_stored_bytes", total, limits.max_stored_bytes),
+            ("max_decoded_bytes", decoded, limits.max_decoded_bytes),
         ):
-            if need > getattr(self.limits, knob):
-                raise BudgetExceeded(knob, need, getattr(self.limits, knob), "the plan")
+            if need > limit:
+                raise BudgetExceeded(knob, need, limit, "the plan")
         return summary
 
 
@@ -352,7 +356,10 @@ def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 def _product(axes: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Every combination, one a row, the last axis fastest."""
     dims = tuple(len(axis) for axis in axes)
-    rows = np.empty((math.prod(dims), len(axes)), np.int64)
+    count = math.prod(dims)
+    if count <= _FEW and axes:
+        return np.array(list(product(*[axis.tolist() for axis in axes])), np.int64).reshape(count, len(dims))
+    rows = np.empty((count, len(axes)), np.int64)
     table = rows.reshape(*dims, len(axes))
     for at, axis in enumerate(axes):
         table[..., at] = axis.reshape((-1,) + (1,) * (len(dims) - 1 - at))
@@ -366,14 +373,14 @@ def _pieces(axis: AxisIndices, size: int) -> AxisPieces:
         return AxisPieces(empty, (), (), np.empty((0, 2), np.int64))
     if axis.indices is None and axis.step == 1:
         start, stop = axis.start, axis.start + axis.count
-        chunks = np.arange(start // size, (stop - 1) // size + 1)
-        first = np.maximum(chunks * size, start)
-        last = np.minimum((chunks + 1) * size, stop)
-        inner = (first - chunks * size).tolist()
-        n, outer = (last - first).tolist(), (first - start).tolist()
-        source = tuple(slice(a, a + k, 1) for a, k in zip(inner, n, strict=True))
-        target = tuple(slice(a, a + k) for a, k in zip(outer, n, strict=True))
-        return AxisPieces(chunks, source, target, np.stack([first, last - 1], 1) - chunks[:, None] * size)
+        source, target, ends = [], [], []
+        for at in range(start - start % size, stop, size):
+            first, last = max(at, start), min(at + size, stop)
+            source.append(slice(first - at, last - at, 1))
+            target.append(slice(first - start, last - start))
+            ends.append((first - at, last - at - 1))
+        numbers = np.arange(start // size, start // size + len(source))
+        return AxisPieces(numbers, tuple(source), tuple(target), np.array(ends, np.int64))
     indices = axis.to_array()
     chunk = indices // size
     order = np.argsort(chunk, kind="stable")

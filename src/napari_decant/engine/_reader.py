@@ -71,6 +71,7 @@ def merge_reads(
     offset: NDArray[np.int64],
     length: NDArray[np.int64],
     max_gap: int,
+    turn: NDArray[np.int32] | None = None,
 ) -> list[Read]:
     """Merge ranges that touch, and order the reads so that those of different files alternate.
 
@@ -82,9 +83,18 @@ def merge_reads(
         Their byte ranges.
     max_gap : int
         Bytes between ranges that may be read and dropped.
+    turn : int32 array, shape (n,), optional
+        Chunks of a lower turn are read first.
     """
     if not len(chunks):
         return []
+    if turn is not None and turn.min() != turn.max():
+        parts = [turn == which for which in np.unique(turn)]
+        return [
+            read
+            for now in parts
+            for read in merge_reads(chunks[now], file[now], offset[now], length[now], max_gap)
+        ]
     order = np.lexsort((offset, file))
     file, offset, length, chunks = file[order], offset[order], length[order], chunks[order]
     end = offset + np.maximum(length, 0)

@@ -24,6 +24,7 @@ from napari_decant.engine._stats import Stats
 from napari_decant.engine._waves import Wave, make_waves
 from napari_decant.engine._workers import WorkerPool
 from napari_decant.errors import Cancelled, DecantError, SourceChanged
+from napari_decant.ngff._zarr import ArrayMeta
 
 __all__ = ["Run", "Tools"]
 
@@ -36,6 +37,16 @@ class Tools:
 
     def __init__(self, reader: FileReader, workers: WorkerPool, gate: ByteGate, buffers: BufferPool) -> None:
         self.reader, self.workers, self.gate, self.buffers = reader, workers, gate, buffers
+        self._decoders: dict[int, ChunkDecoder] = {}
+
+    def decoder(self, meta: ArrayMeta) -> ChunkDecoder:
+        """Return the decoder of an array, the same one for the same metadata object."""
+        found = self._decoders.get(id(meta))
+        if found is None or found.meta is not meta:
+            if len(self._decoders) >= 256:
+                self._decoders.clear()
+            self._decoders[id(meta)] = found = ChunkDecoder(meta)
+        return found
 
 
 class Lease:
@@ -84,6 +95,10 @@ class Run:
         Memory for decoded chunks under tiles; tiles that do not fit together follow one another.
     done : callable
         Called once, in any thread, after everything is written.
+    groups : sequence of int, optional
+        Group of each output, counted from 0. Chunks that an earlier group needs come first.
+    group_done : callable, optional
+        Called with each group, in any thread, when its outputs are written; before ``done``.
     """
 
     def __init__(
@@ -93,28 +108,42 @@ class Run:
         tools: Tools,
         slot_bytes: int,
         done: Callable[[Run], None],
+        groups: Sequence[int] | None = None,
+        group_done: Callable[[Run, int], None] | None = None,
     ) -> None:
         self.plan, self.outputs, self._tools, self._done = plan, outputs, tools, done
         self.errors: list[Exception | None] = list(plan.errors)
         self.stats = Stats()
         self.stale: set[tuple[str, str]] = set()
+        self.finished = False
         self._cancelled = False
         self._lock = threading.Lock()
-        self._decoders = [ChunkDecoder(array.meta) for array in plan.arrays]
+        self._decoders = [tools.decoder(array.meta) for array in plan.arrays]
         self._owner = plan.chunk_array.tolist()
         self._first = np.searchsorted(plan.use_chunk, np.arange(len(plan.chunk_array) + 1)).tolist()
         self._use_output = plan.use_output.tolist()
         self._use_piece = plan.use_piece.tolist()
         self._schedule = Schedule(plan, self._decoders, tools.reader)
-        self._samplers = {
-            number: TileSampler(plan, output, out)
-            for number, (output, out) in enumerate(zip(plan.outputs, outputs, strict=True))
-            if isinstance(output, TiledOutput) and out is not None
-        }
-        self._waves = make_waves(plan, self._samplers, slot_bytes)
+        self._arrange(slot_bytes)
+        self._groups, self._group_done = list(groups or [0] * len(plan.outputs)), group_done
+        self._use_group = [self._groups[number] for number in self._use_output]
+        self._left = [0] * (max(self._groups, default=0) + 1)
+        for group in self._use_group:
+            self._left[group] += 1
+        for number, sampler in self._samplers.items():
+            self._left[self._groups[number]] += len(sampler.output.tile_start)
         self._at = -1
         self._pending = 0
         self._buffer: NDArray[np.uint8] | None = None
+
+    def _arrange(self, slot_bytes: int) -> None:
+        """Prepare sampling, and group the work into waves; other executors have their own way."""
+        self._samplers = {
+            number: TileSampler(self.plan, output, out)
+            for number, (output, out) in enumerate(zip(self.plan.outputs, self.outputs, strict=True))
+            if isinstance(output, TiledOutput) and out is not None
+        }
+        self._waves = make_waves(self.plan, self._samplers, slot_bytes)
 
     def cancel(self) -> None:
         """Stop at the next chunk; outputs not finished fail with `Cancelled`."""
@@ -122,7 +151,34 @@ class Run:
 
     def start(self) -> None:
         """Begin; returns at once."""
+        if self._group_done is not None:
+            for group, left in enumerate(self._left.copy()):
+                if left == 0:
+                    self._group_done(self, group)
         self._next_wave()
+
+    def _written(self, groups: Sequence[int]) -> None:
+        """Count regions of some groups as written."""
+        if self._group_done is None or not groups:
+            return
+        complete = []
+        with self._lock:
+            for group in groups:
+                self._left[group] -= 1
+                if self._left[group] == 0:
+                    complete.append(group)
+        for group in complete:
+            self._group_done(self, group)
+
+    def _turns(self) -> NDArray[np.int32] | None:
+        """For every chunk the first group that needs it."""
+        if len(self._left) == 1:
+            return None
+        turn = np.full(len(self._owner), len(self._left), np.int32)
+        np.minimum.at(turn, self.plan.use_chunk, np.array(self._use_group, np.int32))
+        for number, sampler in self._samplers.items():
+            np.minimum.at(turn, sampler.output.tile_chunks, np.int32(self._groups[number]))
+        return turn
 
     def run_here(self) -> None:
         """Do everything in this thread: for so little work that handing it over costs more."""
@@ -141,12 +197,13 @@ class Run:
         self._release()
         self._at += 1
         if self._at >= len(self._waves):
+            self.finished = True
             self._done(self)
             return
         wave = self._waves[self._at]
         if wave.slots:
             self._buffer = self._tools.buffers.take(wave.slots * wave.slot_bytes)
-        reads = self._schedule.reads(wave.read_chunks, whole=bool(wave.slots))
+        reads = self._schedule.reads(wave.read_chunks, bool(wave.slots), self._turns())
         absent = self._at == 0 and bool((self.plan.chunk_file == ABSENT).any())
         self._pending = 1 + len(wave.read_chunks) + len(wave.tiles) + absent
         for tile in wave.ready:
@@ -247,6 +304,8 @@ class Run:
         self._chunk_done(wave, chunk)
 
     def _chunk_done(self, wave: Wave, chunk: int) -> None:
+        if self._at == 0:
+            self._written(self._use_group[self._first[chunk] : self._first[chunk + 1]])
         for tile in wave.chunk_done(chunk):
             self._submit(self._tools.workers, self._sample, wave, tile)
         self._finished(1)
@@ -342,13 +401,16 @@ class Run:
         """Write the fill value where chunks are absent."""
         absent = np.flatnonzero(self.plan.chunk_file == ABSENT).tolist()
         for chunk in absent:
+            uses = range(self._first[chunk], self._first[chunk + 1])
             if self._cancelled:
                 self._fail(chunk, Cancelled("cancelled while filling"))
+                self._written(self._use_group[uses.start : uses.stop])
                 continue
             meta = self.plan.arrays[self._owner[chunk]].meta
             fill = np.broadcast_to(np.asarray(meta.fill_value, meta.native_dtype), meta.chunk_shape)
-            for use in range(self._first[chunk], self._first[chunk + 1]):
+            for use in uses:
                 self._copy(use, fill)
+            self._written(self._use_group[uses.start : uses.stop])
         with self._lock:
             self.stats.absent_chunks += len(absent)
         self._finished(1)
@@ -368,6 +430,7 @@ class Run:
         with self._lock:
             self.stats.sample_seconds += perf_counter() - began
             self.stats.uses += 1
+        self._written([self._groups[number]])
         self._finished(1)
 
     def _fail(self, chunk: int, error: Exception) -> None:

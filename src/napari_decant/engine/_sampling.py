@@ -125,12 +125,12 @@ class TileSampler:
         output = self.output
         chunks = output.tile_chunks[output.tile_first[tile] : output.tile_first[tile + 1]]
         low, dims = np.zeros(3, np.int64), np.ones(3, np.int64)
-        slots = np.full(1, -1, np.int64)
+        slots = np.full(1, -2, np.int64)
         if len(chunks):
             where = self._positions[chunks]
             low = where.min(axis=0)
             dims = where.max(axis=0) - low + 1
-            slots = np.full(int(dims.prod()), -1, np.int64)
+            slots = np.full(int(dims.prod()), -2, np.int64)
             where -= low
             at = begins[chunks]
             slots[(where[:, 0] * dims[1] + where[:, 1]) * dims[2] + where[:, 2]] = np.where(

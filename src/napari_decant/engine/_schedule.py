@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -32,51 +33,57 @@ class Schedule:
     def __init__(self, plan: Plan, decoders: list[ChunkDecoder], reader: FileReader) -> None:
         self._plan, self._reader = plan, reader
         count = len(plan.chunk_array)
-        start, stop = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.alone = np.zeros(count, bool)
-        partial = np.zeros(count, bool)
+        self.start: list[int] = [0] * count
+        self.stop: list[int] = [0] * count
+        self.partial = [False] * count
         able = [decoder.can_be_partial for decoder in decoders]
         if any(able) and len(plan.use_chunk):
-            self._spans(decoders, able, start, stop)
-            for number, decoder in enumerate(decoders):
-                mine = plan.chunk_array == number
-                if able[number]:
-                    span = stop if decoder.partial == "prefix" else stop - start
-                    partial |= mine & (stop > 0) & (4 * span <= 3 * decoder.nbytes)
-                    if decoder.partial != "prefix":
-                        self.alone |= mine
-            self.alone &= partial & (plan.chunk_file >= 0) & (plan.chunk_length >= 0)
-            for file, (uri, _) in enumerate(plan.files):
-                if self.alone.any() and reader.store(uri).remote:
-                    self.alone &= ~((plan.chunk_file == file) & (plan.chunk_length < _REMOTE_PARTIAL))
-        self.start, self.stop, self.partial = start.tolist(), stop.tolist(), partial.tolist()
+            self._enclose(decoders, able)
+            self._choose(decoders, able)
 
-    def _spans(
-        self,
-        decoders: list[ChunkDecoder],
-        able: list[bool],
-        start: NDArray[np.int64],
-        stop: NDArray[np.int64],
-    ) -> None:
+    def _enclose(self, decoders: list[ChunkDecoder], able: list[bool]) -> None:
         """Enclose all uses of each chunk, in bytes of the decoded chunk."""
-        plan = self._plan
-        low = np.zeros(len(plan.use_chunk), np.int64)
-        high = np.zeros(len(plan.use_chunk), np.int64)
+        plan, start, stop = self._plan, self.start, self.stop
+        tables: dict[int, list[tuple[list[int], list[int]]]] = {}
         for number, output in enumerate(plan.outputs):
-            if not isinstance(output, CopyOutput) or not able[output.array]:
-                continue
-            mine = np.flatnonzero(plan.use_output == number) if len(plan.outputs) > 1 else slice(None)
-            decoder = decoders[output.array]
-            for axis, pieces in enumerate(output.axes):
-                chosen = pieces.spans[plan.use_piece[mine, axis]] * decoder.strides[axis]
-                low[mine] += chosen[:, 0]
-                high[mine] += chosen[:, 1]
-            high[mine] += decoder.itemsize
-        used, begins = np.unique(plan.use_chunk, return_index=True)
-        start[used] = np.minimum.reduceat(low, begins)
-        stop[used] = np.maximum.reduceat(high, begins)
+            if isinstance(output, CopyOutput) and able[output.array]:
+                decoder = decoders[output.array]
+                tables[number] = [
+                    ((axis.spans[:, 0] * stride).tolist(), (axis.spans[:, 1] * stride).tolist())
+                    for axis, stride in zip(output.axes, decoder.strides, strict=True)
+                ]
+        for chunk, number, pieces in zip(
+            plan.use_chunk.tolist(), plan.use_output.tolist(), plan.use_piece.tolist(), strict=True
+        ):
+            if number in tables:
+                first = last = 0
+                for (low, high), piece in zip(tables[number], pieces, strict=False):
+                    first += low[piece]
+                    last += high[piece]
+                start[chunk] = min(start[chunk], first) if stop[chunk] else first
+                stop[chunk] = max(stop[chunk], last + 1)
 
-    def reads(self, chunks: NDArray[np.int64], whole: bool = False) -> list[Read]:
+    def _choose(self, decoders: list[ChunkDecoder], able: list[bool]) -> None:
+        """Decide which chunks are decoded in part, and which of those are read in part."""
+        plan = self._plan
+        for chunk, owner in enumerate(plan.chunk_array.tolist()):
+            decoder = decoders[owner]
+            if not able[owner] or not self.stop[chunk]:
+                continue
+            self.stop[chunk] += decoder.itemsize - 1
+            if decoder.wants_partial(self.start[chunk], self.stop[chunk]):
+                self.partial[chunk] = True
+                self.alone[chunk] = decoder.partial != "prefix"
+        if self.alone.any():
+            self.alone &= (plan.chunk_file >= 0) & (plan.chunk_length >= 0)
+            for file, (uri, _) in enumerate(plan.files):
+                if self._reader.store(uri).remote:
+                    self.alone &= ~((plan.chunk_file == file) & (plan.chunk_length < _REMOTE_PARTIAL))
+
+    def reads(
+        self, chunks: NDArray[np.int64], whole: bool = False, turn: NDArray[np.int32] | None = None
+    ) -> list[Read]:
         """Reads for some chunks: merged where they touch, those of different files in turn.
 
         Parameters
@@ -85,8 +92,12 @@ class Schedule:
             Stored chunks of the plan.
         whole : bool
             Read all of each, whatever its copies need.
+        turn : int32 array, shape (chunks of the plan,), optional
+            Chunks of a lower turn are read first.
         """
         plan = self._plan
+        if len(chunks) == 1 and not (self.alone[chunks[0]] and not whole):
+            return [self._single(int(chunks[0]))]
         merged = chunks if whole else chunks[~self.alone[chunks]]
         reads = merge_reads(
             merged,
@@ -94,11 +105,16 @@ class Schedule:
             plan.chunk_offset[merged],
             plan.chunk_length[merged],
             self._reader.max_gap_bytes,
+            None if turn is None else turn[merged],
         )
         if not whole:
             for chunk in chunks[self.alone[chunks]].tolist():
-                length = int(plan.chunk_length[chunk])
-                reads.append(
-                    Read(int(plan.chunk_file[chunk]), int(plan.chunk_offset[chunk]), length, [chunk], [], [])
-                )
+                reads.append(replace(self._single(chunk), begins=[], ends=[]))
         return reads
+
+    def _single(self, chunk: int) -> Read:
+        plan = self._plan
+        length = int(plan.chunk_length[chunk])
+        return Read(
+            int(plan.chunk_file[chunk]), int(plan.chunk_offset[chunk]), length, [chunk], [0], [max(length, 0)]
+        )

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 __all__ = ["mark_tiles", "touched_range"]
 
 _jit: Any = numba.njit(cache=True, nogil=True, error_model="numpy")
+_part: Any = numba.njit(nogil=True, error_model="numpy")
 
 
-@_jit
+@_part
 def touched_range(  # type: ignore[no-untyped-def]
     linear, offset, axis, first, count, is_linear, boundary, n
 ):
@@ -45,7 +46,7 @@ def touched_range(  # type: ignore[no-untyped-def]
     return max(a, 0), min(b, n - 1), a < 0 or b >= n
 
 
-@_jit
+@_part
 def _mark(  # type: ignore[no-untyped-def]
     linear, offset, first, count, is_linear, boundary, n, chunk, base, dims, marks
 ):

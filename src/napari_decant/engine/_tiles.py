@@ -60,11 +60,11 @@ class SpatialTiles:
 def cut(extent: NDArray[np.int64], samples: int) -> NDArray[np.int64]:
     """Return the shape of near-cubic tiles of at most ``samples`` samples.
 
-    The last axis may be twice as long: its samples are written next to each other.
+    The last axis may be longer: its samples are worked on and written together.
     """
     shape = np.ones(3, np.int64)
     while True:
-        weight = np.array([1.0, 1.0, 0.5]) * shape
+        weight = np.array([1.0, 1.0, 0.25]) * shape
         weight[shape >= extent] = math.inf
         axis = int(weight.argmin())
         if math.isinf(weight[axis]) or int(shape.prod()) * 2 > samples:

@@ -16,6 +16,7 @@ from napari_decant.engine._sampling import TileSampler, pool_dtype
 __all__ = ["Wave", "make_waves", "slot_size", "tile_need"]
 
 _ALIGN: Final = 64
+_NOTHING: Final = np.empty(0, np.int64)
 Tile = tuple[int, int]  # (output, tile)
 
 
@@ -67,7 +68,15 @@ class Wave:
         self._lock = threading.Lock()
         self._waiting: dict[Tile, int] = {}
         self._tiles_of: dict[int, list[Tile]] = {}
+        self.ready: list[Tile] = []
+        self.slots = self.slot_bytes = 0
+        self.begins = _NOTHING
         stored = plan.chunk_file >= 0
+        if not tiles:
+            self.read_chunks = np.flatnonzero(stored)
+            if len(plan.use_chunk) != len(stored):  # chunks of outputs that failed are not read
+                self.read_chunks = np.intersect1d(self.read_chunks, plan.use_chunk)
+            return
         held: list[NDArray[np.int64]] = []
         for tile in tiles:
             output = samplers[tile[0]].output
@@ -78,7 +87,7 @@ class Wave:
             for chunk in chunks.tolist():
                 self._tiles_of.setdefault(chunk, []).append(tile)
         self.ready = [tile for tile, count in self._waiting.items() if count == 0]
-        distinct = np.unique(np.concatenate(held)) if held else np.empty(0, np.int64)
+        distinct = np.unique(np.concatenate(held))
         self.slots = len(distinct)
         self.slot_bytes = slot_bytes if self.slots else 0
         self.begins = np.full(len(plan.chunk_file), -1, np.int64)
@@ -109,6 +118,8 @@ def make_waves(plan: Plan, samplers: Mapping[int, TileSampler], room_bytes: int)
     Copies belong to the first wave. Chunks that two waves need are decoded in both. A wave holds each
     array's chunks in one element type.
     """
+    if not samplers:
+        return [Wave(plan, [], True, samplers, 0)]
     targets = [samplers[i].out.dtype if i in samplers else None for i in range(len(plan.outputs))]
     size = slot_size(plan, targets)
     room = room_bytes // size if size else 0
