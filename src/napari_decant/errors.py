@@ -13,6 +13,7 @@ __all__ = [
     "Cancelled",
     "ChoiceNeeded",
     "DecantError",
+    "DeviceUnavailable",
     "DiskFull",
     "FormatError",
     "IncompleteFile",
@@ -76,6 +77,10 @@ class UnsafeInput(FormatError):
 
 class UnsupportedOperation(DecantError):
     """The request is valid, but this program does not do it."""
+
+
+class DeviceUnavailable(UnsupportedOperation):
+    """There is no GPU that can do this: none, no driver, no cupy, or no memory left on it."""
 
 
 class IntegrityError(DecantError):
