@@ -182,6 +182,19 @@ def test_C02_half_an_archive(archive: Path, tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "b").exists()
 
 
+def test_C02_a_cut_archive_that_claims_impossible_sizes(tmp_path: Path) -> None:
+    """Found by the fuzzer: a size beyond 63 bits, and a stored entry whose two sizes differ."""
+    huge = struct.pack("<HHQQ", 1, 16, 0x8000000000000A00, 10)
+    for size, compressed, extra in ((0xFFFFFFFF, 0xFFFFFFFF, huge), (99, 10, b"")):
+        head = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, 0, 0, 0x21, 0, compressed, size, 1, len(extra))
+        path = tmp_path / "cut.zarr.zip"
+        path.write_bytes(head + b"a" + extra + b"sixty-four" + b"PK\1\2")
+        for salvage in (False, True):
+            (problem,) = verify(path, salvage=salvage).problems
+            assert problem.kind == "incomplete"
+            assert "0 entries are left" in problem.message
+
+
 def test_C02_two_gib_of_zeros(tmp_path: Path) -> None:
     path = tmp_path / "zeros.ozx"
     with path.open("wb") as file:

@@ -100,7 +100,8 @@ def salvage_directory(file: PositionalFile, step: Callable[[], None] = lambda: N
     for number, found in enumerate(_walk(file)):
         if number % 4096 == 0:
             step()
-        if found.data + found.compressed <= file.size:
+        same = found.size == found.compressed if found.method == STORED else found.size < 1 << 62
+        if found.data + found.compressed <= file.size and same:
             entries.append(found)
     end = entries[-1].data + entries[-1].compressed if entries else 0
 
