@@ -203,6 +203,8 @@ class Run:
         wave = self._waves[self._at]
         if wave.slots:
             self._buffer = self._tools.buffers.take(wave.slots * wave.slot_bytes)
+            for owner, begin in wave.fills.items():
+                self._held(wave, owner, begin)[...] = self.plan.arrays[owner].meta.fill_value
         reads = self._schedule.reads(wave.read_chunks, bool(wave.slots), self._turns())
         absent = self._at == 0 and bool((self.plan.chunk_file == ABSENT).any())
         self._pending = 1 + len(wave.read_chunks) + len(wave.tiles) + absent
@@ -378,13 +380,17 @@ class Run:
         convert_into(picked, held)
         out[_open_mesh(target)] = held
 
-    def _slot(self, wave: Wave, chunk: int) -> NDArray[Any]:
+    def _held(self, wave: Wave, owner: int, begin: int) -> NDArray[Any]:
+        """View a decoded chunk of an array in the wave's buffer."""
         assert self._buffer is not None
-        meta = self.plan.arrays[self._owner[chunk]].meta
-        dtype = wave.dtypes[self._owner[chunk]]
-        begin = int(wave.begins[chunk])
-        count = self._decoders[self._owner[chunk]].count * dtype.itemsize
-        return self._buffer[begin : begin + count].view(dtype).reshape(meta.chunk_shape)
+        dtype = wave.dtypes[owner]
+        count = self._decoders[owner].count * dtype.itemsize
+        return (
+            self._buffer[begin : begin + count].view(dtype).reshape(self.plan.arrays[owner].meta.chunk_shape)
+        )
+
+    def _slot(self, wave: Wave, chunk: int) -> NDArray[Any]:
+        return self._held(wave, self._owner[chunk], int(wave.begins[chunk]))
 
     def _fill_chunk(self, wave: Wave, chunk: int, uses: range) -> None:
         """A remote chunk turned out to be absent."""

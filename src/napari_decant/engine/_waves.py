@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_decant.engine._locate import ABSENT
 from napari_decant.engine._plan import Plan, TiledOutput
 from napari_decant.engine._sampling import TileSampler, pool_dtype
 
@@ -48,7 +49,9 @@ class Wave:
     slots, slot_bytes : int
         Decoded chunks held at once, and the bytes of each; 0 slots if there are only copies.
     begins : int64 array, shape (chunks,)
-        Where each chunk of the plan is held; -1 where it is not.
+        Where each chunk of the plan is held; -1 where it is not. Absent chunks of an array share one slot.
+    fills : dict
+        Where the fill value of each array is held as if it were a chunk.
     dtypes : dict
         Element type in which chunks of each array are held.
     """
@@ -71,6 +74,7 @@ class Wave:
         self.ready: list[Tile] = []
         self.slots = self.slot_bytes = 0
         self.begins = _NOTHING
+        self.fills: dict[int, int] = {}
         stored = plan.chunk_file >= 0
         if not tiles:
             self.read_chunks = np.flatnonzero(stored)
@@ -78,9 +82,11 @@ class Wave:
                 self.read_chunks = np.intersect1d(self.read_chunks, plan.use_chunk)
             return
         held: list[NDArray[np.int64]] = []
+        absent: list[NDArray[np.int64]] = []
         for tile in tiles:
             output = samplers[tile[0]].output
             chunks = output.tile_chunks[output.tile_first[tile[1]] : output.tile_first[tile[1] + 1]]
+            absent.append(chunks[plan.chunk_file[chunks] == ABSENT])
             chunks = chunks[stored[chunks]]
             held.append(chunks)
             self._waiting[tile] = len(chunks)
@@ -88,10 +94,15 @@ class Wave:
                 self._tiles_of.setdefault(chunk, []).append(tile)
         self.ready = [tile for tile, count in self._waiting.items() if count == 0]
         distinct = np.unique(np.concatenate(held))
-        self.slots = len(distinct)
+        missing = np.concatenate(absent)
+        owners = np.unique(plan.chunk_array[missing]).tolist()
+        self.slots = len(distinct) + len(owners)
         self.slot_bytes = slot_bytes if self.slots else 0
+        self.fills = {owner: (len(distinct) + at) * self.slot_bytes for at, owner in enumerate(owners)}
         self.begins = np.full(len(plan.chunk_file), -1, np.int64)
-        self.begins[distinct] = np.arange(self.slots) * self.slot_bytes
+        self.begins[distinct] = np.arange(len(distinct)) * self.slot_bytes
+        for owner, begin in self.fills.items():
+            self.begins[missing[plan.chunk_array[missing] == owner]] = begin
         wanted = np.zeros(len(plan.chunk_file), bool)
         wanted[distinct] = True
         if copies:
@@ -132,6 +143,8 @@ def make_waves(plan: Plan, samplers: Mapping[int, TileSampler], room_bytes: int)
         for at in range(len(output.tile_start)):
             chunks = output.tile_chunks[output.tile_first[at] : output.tile_first[at + 1]]
             mine = set(chunks[stored[chunks]].tolist())
+            if not stored[chunks].all():
+                mine.add(-1 - output.array)  # the slot of the fill value
             other = types.get(output.array, sampler.dtype) != sampler.dtype
             if groups[-1] and (other or len(together | mine) > room):
                 groups.append([])
