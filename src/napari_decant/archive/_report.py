@@ -86,7 +86,8 @@ class Problem(Jsonable):
     Attributes
     ----------
     kind : str
-        ``damaged``, ``missing``, ``unexpected``, ``duplicate``, ``incomplete``, ``differs``.
+        ``damaged``, ``missing``, ``unexpected``, ``duplicate``, ``changed``, ``incomplete``,
+        ``differs``, ``not-archived``; the page "Trust, and how it is checked" explains them.
     key : str
         The entry, member or file concerned.
     message : str
@@ -121,6 +122,8 @@ class VerifyReport(Jsonable):
         None after a quick look, which does not read pixels.
     members : tuple of MemberState
     problems : tuple of Problem
+    against : Path or None
+        File or folder that the originals were compared with, byte for byte.
     """
 
     archive: Path
@@ -128,6 +131,7 @@ class VerifyReport(Jsonable):
     whole: bool | None
     members: tuple[MemberState, ...] = ()
     problems: tuple[Problem, ...] = ()
+    against: Path | None = None
 
     @property
     def ok(self) -> bool:
@@ -147,7 +151,8 @@ class VerifyReport(Jsonable):
             return f"{self.archive}: structure is complete, pixels were not read"
         files = len(self.members)
         what = "every byte" if files == 1 else f"every byte of {files} files"
-        return f"{self.archive}: whole; {what} was recomputed"
+        compared = "" if self.against is None else f" and is that of {self.against}"
+        return f"{self.archive}: whole; {what} was recomputed{compared}"
 
 
 @dataclass(frozen=True, slots=True)

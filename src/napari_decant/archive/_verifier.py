@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from napari_decant.archive._against import not_archived, peers_of
@@ -94,7 +95,7 @@ def verify(
         if opened.manifest.mode == "series":
             for name in not_archived(opened, folder):
                 checker.note("not-archived", name, f"{folder / name} is not in the archive")
-        return checker.run()
+        return replace(checker.run(), against=folder)
 
 
 def _check_rest_of(path: Path, error: IncompleteFile, options: Options, salvage: bool) -> VerifyReport:
