@@ -483,3 +483,41 @@ def test_an_output_may_be_written_into_a_given_array(image, executor):
     np.testing.assert_array_equal(out, DATA[:4, :8, :8])
     with pytest.raises(UsageError, match="planned"):
         executor.run(plan, out=[np.zeros((4, 8, 9))])
+
+
+def test_batches_that_wait_together_share_chunks(image, executor):
+    gate = threading.Event()
+    plain = image.store.read_file
+    first = crop(image, (12, 30, 36), (4, 8, 8))
+    same = [crop(image, (0, 0, x), (4, 8, 8)) for x in range(4)]
+    image.store.read_file = lambda *a: gate.wait(5) and plain(*a)
+    with pipeline_of(executor, samples=1) as pipeline:
+        pipeline.push([first])  # keeps the coordinator busy reading its shard's index
+        time.sleep(0.1)
+        pipeline.push(same)
+        gate.set()
+        pipeline.pop().release()
+        for x in range(4):
+            with pipeline.pop() as batch:
+                np.testing.assert_array_equal(batch.array[0], DATA[:4, :8, x : x + 8])
+        while (stats := pipeline.stats()).uses < 5:  # counted when a plan ends, just after its last batch
+            time.sleep(0.01)
+    assert stats.uses == 5
+    assert stats.chunks == 2
+
+
+@pytest.mark.parametrize(
+    "codec", [None, zc.ZstdCodec(level=1), zc.BloscCodec(cname="zstd", clevel=1, typesize=2)]
+)
+def test_less_than_a_chunk_is_decoded_where_less_is_needed(executor, codec):
+    data = (1 + np.random.default_rng(5).integers(0, 900, (64, 64, 128))).astype("u2")
+    image = image_in(files_of(data, chunks=(64, 64, 128), compressors=codec), "zyx")
+    stored = image.store.extent("c/0/0/0").length
+    for start, shape in (((0, 0, 0), (3, 64, 128)), ((20, 7, 9), (2, 5, 6)), ((61, 0, 0), (3, 64, 128))):
+        plan = ChunkPlanner().plan([crop(image, start, shape)] * 2)
+        seen = counting(image)
+        for found in executor.run(plan):
+            z, y, x = start
+            np.testing.assert_array_equal(found, data[z : z + shape[0], y : y + shape[1], x : x + shape[2]])
+        if not isinstance(codec, zc.ZstdCodec):  # a stream is read whole, and decoded from its beginning
+            assert sum(n for _, _, n in seen) < stored / 3
