@@ -22,7 +22,7 @@ from tests.support.servers import serve_http
 import napari_decant
 from napari_decant._resources import sample_path
 from napari_decant.cli import main
-from napari_decant.errors import ChoiceNeeded, UnsupportedOperation, UsageError
+from napari_decant.errors import ChoiceNeeded, StorageError, TargetExists, UnsupportedOperation, UsageError
 from napari_decant.images import open_image
 from napari_decant.standard import check, export, plan_export
 
@@ -347,3 +347,22 @@ def test_a_single_file_is_read_by_ranges(tmp_path: Path) -> None:
 def _length(wanted: str) -> int:
     first, _, last = wanted.removeprefix("bytes=").partition("-")
     return int(last) - int(first) + 1 if first and last else 0
+
+
+def test_an_export_with_another_range_is_never_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from napari_decant.images import _write_zarr_stage as staging
+
+    source = put(image_keys([ramp((20, 30, 40), "float32")], "zyx"), tmp_path / "in.zarr")
+
+    def stop(self: Any, *, overwrite: bool) -> int:
+        raise StorageError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(staging.Stage, "commit", stop)
+        with pytest.raises(StorageError, match="goes on from there"):
+            export(source, tmp_path / "a.zarr", quantize=(0.0, 100.0))
+    with pytest.raises(TargetExists, match="something else"):
+        export(source, tmp_path / "a.zarr", quantize=(0.0, 200.0))
+    assert export(source, tmp_path / "a.zarr", quantize=(0.0, 100.0)).written.resumed_shards == 3

@@ -40,7 +40,7 @@ def levels_of(target: Path) -> list[np.ndarray]:
     return [np.asarray(group[str(i)][...]) for i in range(len(list(group.array_keys())))]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_extents_types_chunks_and_budgets(
     data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from tests.support.limits import LimitedPool
 from napari_decant.images import open_image
 
 MIB = 1 << 20
-SHAPE = (256, 1024, 1024)  # 512 MiB
+SHAPE = (160, 1024, 1024)  # 320 MiB
 
 
 @pytest.mark.parametrize("budget", [800 * MIB, 330 * MIB])

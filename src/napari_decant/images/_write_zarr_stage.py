@@ -146,7 +146,10 @@ class Stage:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(path.name + ".part")
-            part.write_bytes(data)
+            with part.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(part, path)
         except OSError as error:
             raise storage_error("writing", path, error) from error

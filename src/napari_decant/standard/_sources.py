@@ -212,7 +212,9 @@ def _add(
         opened = replace(opened, label=(opened.label or LabelInfo()) if choices.labels else None)
     quantiser = _quantiser(opened, choices, cancel)
     found.reopen[path] = image, quantiser
-    made = prepare(opened, choices, quantiser, _identity(location, opened))
+    # another range makes other pixels: an export with it is never taken up by this one
+    identity = f"{_identity(location, opened)} {quantiser}"
+    made = prepare(opened, choices, quantiser, identity)
     labels = {}
     for name in opened.labels:
         where = join_key(opened.path, "labels", name)
