@@ -197,12 +197,16 @@ def test_manifest_that_lies(archive: Path, tmp_path: Path, change: dict[str, obj
         {"shape": [1 << 39, 1 << 39]},
         {"dtype": "uint8"},
         {"dtype": "object"},
+        {"dtype": "u1,00015u1"},
+        {"dtype": "(9,)u1"},
+        {"dtype": "uint15"},
+        {"dtype": "u" * 100_000},
         {"dataoffsets": [1, 2, 3]},
         {"dataoffsets": [10**18]},
         {"databytecounts": [1]},
         {"predictor": 2},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:40],
 )
 def test_page_that_lies(archive: Path, tmp_path: Path, change: dict[str, object]) -> None:
     def lie(manifest: dict[str, object]) -> None:

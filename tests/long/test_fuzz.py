@@ -69,7 +69,7 @@ def test_no_bytes_crash_a_reader(target: str, tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     found = [path.read_bytes() for path in tmp_path.iterdir() if path.is_file()]
-    assert ran.returncode == 0, f"{ran.stderr[-4000:]}\n{found}"
+    assert ran.returncode == 0, f"{ran.stdout[-4000:]}\n{ran.stderr[-2000:]}\n{found}"
     runs = re.search(r"number_of_executed_units: (\d+)", ran.stderr)
     assert runs is not None, ran.stderr[-2000:]
     assert int(runs[1]) > 100 * SECONDS  # it did run, and fast enough to find something

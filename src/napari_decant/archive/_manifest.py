@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from math import prod
 from typing import Annotated, Any, Literal, Self
@@ -41,6 +42,8 @@ MANIFEST_KEY = ".decant/manifest.json"
 MAX_MANIFEST_BYTES = 1 << 30
 _MAX_VALUES = 40_000_000  # a file of ten million strips has half as many; each costs some 40 bytes as JSON
 _MAX_CONTAINERS = 8_000_000  # lists and objects: a million files of one page have half as many
+
+_DTYPE_NAME = re.compile(r"[<>|=]?[a-z]{1,10}[0-9]{0,3}", re.ASCII)
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -91,9 +94,12 @@ def safe_relpath(path: str, what: str) -> str:
 
 @lru_cache(64)
 def _pixel_type(name: str) -> np.dtype:
+    # numpy reads far more than names, such as Python literals: it gets nothing but a name
+    if _DTYPE_NAME.fullmatch(name) is None:
+        raise ValueError(f"unknown dtype {name[:80]!r}")
     try:
         dtype = np.dtype(name).newbyteorder("<")
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"unknown dtype {name[:80]!r}") from error
     if dtype.kind not in "uifc":
         raise ValueError(f"dtype {name[:80]!r} is no pixel type")
