@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
+import re
 import statistics
 import sys
 import tempfile
@@ -26,8 +28,10 @@ import time
 import zipfile
 from collections.abc import Callable
 from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import dask.array
 import numcodecs
@@ -374,42 +378,95 @@ def workload_d(root: Path, table: Table, rounds: int) -> None:
             label = f"d: 128x128x128 turned, {filter_}, chunk {name}"
             table.add(label, seconds, 128**3 * 2, reference)
             plan = peers.planner.plan([query(np.full(3, 256.0))])
-            whole = np.prod([
-                -(-b // c) - a // c
-                for (a, b), c in zip(query(np.full(3, 256.0)).source_bounds_index, CHUNKS[name][0], strict=True)
-            ])  # fmt: skip
+            bounds = query(np.full(3, 256.0)).source_bounds_index
+            whole = np.prod([-(-b // c) - a // c for (a, b), c in zip(bounds, CHUNKS[name][0], strict=True)])
             table.note(f"{label}: {plan.summary.chunks} chunks of the {whole} in the bounding box")
 
 
+class SlowFiles(BaseHTTPRequestHandler):
+    """Serves byte ranges of the files below ``root``, each answer ``delay`` seconds late."""
+
+    protocol_version = "HTTP/1.1"
+    root: Path
+    delay: float
+    count: Any
+
+    def do_HEAD(self) -> None:
+        self.answer(False)
+
+    def do_GET(self) -> None:
+        self.answer(True)
+
+    def answer(self, body: bool) -> None:
+        time.sleep(self.delay)
+        with self.count.get_lock():
+            self.count.value += 1
+        path = self.root / self.path.lstrip("/")
+        if not path.is_file():
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        size = path.stat().st_size
+        match = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range") or "")
+        start, stop = 0, size
+        if match and match[1]:
+            start, stop = int(match[1]), min(int(match[2] or size), size - 1) + 1
+        elif match:
+            start = max(0, size - int(match[2]))
+        self.send_response(206 if match else 200)
+        self.send_header("Content-Length", str(stop - start))
+        self.send_header("Accept-Ranges", "bytes")
+        if match:
+            self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
+        self.end_headers()
+        if body:
+            with path.open("rb") as file:
+                file.seek(start)
+                self.wfile.write(file.read(stop - start))
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def serve(root: Path, delay: float, port: Any, count: Any) -> None:
+    handler = type("Handler", (SlowFiles,), {"root": root, "delay": delay, "count": count})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    port.value = server.server_address[1]
+    server.serve_forever()
+
+
 def workload_e(root: Path, table: Table, rounds: int) -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from tests.support.servers import serve_http
-
     box = (slice(40, 72), slice(100, 164), slice(200, 264))
+    spawn = multiprocessing.get_context("spawn")  # a process of its own, whose work is nobody's
+    port, count = spawn.Value("i", 0), spawn.Value("i", 0)
+    server = spawn.Process(target=serve, args=(root, 0.02, port, count), daemon=True)
+    server.start()
+    while not port.value:
+        time.sleep(0.01)
+    url = f"http://127.0.0.1:{port.value}/32x64x64.zarr"
 
-    with serve_http(root) as server:
-        server.delay = 0.02
-        url = f"{server.url}/32x64x64.zarr"
+    def ours(_: list) -> int:
+        image = NgffImage(url)
+        planner = ChunkPlanner()
+        with FileReader(workers=8) as reader, CpuExecutor(reader) as executor:
+            (array,) = executor.run(planner.plan([IndexQuery(box).resolve(image)]))
+        planner.metadata.close()
+        return int(array.ravel()[0])
 
-        def ours(_: list) -> int:
-            image = NgffImage(url)
-            planner = ChunkPlanner()
-            with FileReader(workers=8) as reader, CpuExecutor(reader) as executor:
-                (array,) = executor.run(planner.plan([IndexQuery(box).resolve(image)]))
-            planner.metadata.close()
-            return int(array.ravel()[0])
+    def theirs(_: list) -> int:
+        group = {"driver": "json", "kvstore": {"driver": "http", "base_url": f"{url}/zarr.json"}}
+        ts.open(group).result().read().result()  # the image's own metadata, which a viewer needs too
+        spec = {"driver": "zarr3", "kvstore": {"driver": "http", "base_url": f"{url}/0/"}}
+        return int(ts.open(spec, open=True).result()[box].read().result().ravel()[0])
 
-        def theirs(_: list) -> int:
-            group = {"driver": "json", "kvstore": {"driver": "http", "base_url": f"{url}/zarr.json"}}
-            ts.open(group).result().read().result()  # the image's own metadata, which a viewer needs too
-            spec = {"driver": "zarr3", "kvstore": {"driver": "http", "base_url": f"{url}/0/"}}
-            return int(ts.open(spec, open=True).result()[box].read().result().ravel()[0])
-
-        seconds = measure({"napari-decant": ours, "tensorstore": theirs}, lambda turn: [None], rounds)
-        table.add("e: open and first crop over http, 20 ms latency", seconds, 32 * 64 * 64 * 2, "tensorstore")
-        server.requests.clear()
-        ours([])
-        table.note(f"e: napari-decant makes {len(server.requests)} requests")
+    times = measure({"napari-decant": ours, "tensorstore": theirs}, lambda turn: [None], rounds)
+    table.add("e: open and first crop over http, 20 ms latency", times, 32 * 64 * 64 * 2, "tensorstore")
+    for name, call in (("napari-decant", ours), ("tensorstore", theirs)):
+        count.value = 0
+        call([])
+        table.note(f"e: {name} makes {count.value} requests")
+    server.terminate()
 
 
 def main() -> None:
