@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -60,10 +61,13 @@ def drop(qtbot) -> Callable[..., None]:
             Qt.KeyboardModifier.NoModifier,
             Qt.DropAction.CopyAction,
         )
-        enter = QDragEnterEvent(QPoint(40, 40), copy, data, buttons, keys)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # PySide6 wants only Qt to make such events
+            enter = QDragEnterEvent(QPoint(40, 40), copy, data, buttons, keys)
+            dropped = QDropEvent(QPointF(40, 40), copy, data, buttons, keys)
         QApplication.sendEvent(widget, enter)
         assert enter.isAccepted()
-        QApplication.sendEvent(widget, QDropEvent(QPointF(40, 40), copy, data, buttons, keys))
+        QApplication.sendEvent(widget, dropped)
 
     return do
 

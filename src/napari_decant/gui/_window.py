@@ -38,6 +38,19 @@ _WORDS_FROM = 40  # heights of the font: as wide as the tabs are with their word
 _VERBS = {"pack": "Packing", "verify": "Verifying", "restore": "Restoring", "export": "Exporting"}
 
 
+class _Stack(QStackedWidget):
+    """As small as what it shows: the pages behind do not insist on room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.currentChanged.connect(lambda _: self.updateGeometry())
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        shown = self.currentWidget()
+        hint: QSize = shown.minimumSizeHint() if shown is not None else super().minimumSizeHint()
+        return hint
+
+
 class Window(QMainWindow):
     """Pack, verify, restore, inspect and export, a tab each.
 
@@ -64,7 +77,7 @@ class Window(QMainWindow):
             self.inspect,
             self.export,
         )
-        self.stack = QStackedWidget()
+        self.stack = _Stack()
         self.tabs: list[QToolButton] = []
         page = QWidget()
         page.setObjectName("decantPage")
