@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tifffile
-from tests.support.ngff import ramp
+from tests.support.ngff import group_keys, image_keys, ramp
 from tests.support.writing import holes
 
 from napari_decant.cli import main
 from napari_decant.images import open_image
-from napari_decant.standard import check
 
 distributed = pytest.importorskip("distributed")
 
@@ -26,6 +24,34 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+FIELDS = [f"{row}/{column}/{field}" for row in "AB" for column in "12" for field in "01"]
+
+
+def pixels(number: int) -> np.ndarray:
+    return ramp((2, 200, 300)) + 10 * number
+
+
+def plate_keys() -> dict[str, bytes]:
+    wells = list(dict.fromkeys(field.rpartition("/")[0] for field in FIELDS))
+    listed = [{"path": w, "rowIndex": "AB".index(w[0]), "columnIndex": "12".index(w[2])} for w in wells]
+    names = {"rows": [{"name": r} for r in "AB"], "columns": [{"name": c} for c in "12"]}
+    keys = group_keys("", {"plate": {"name": "p", "wells": listed, "field_count": 2, **names}})
+    for well in wells:
+        keys |= group_keys(well[0], {})
+        keys |= group_keys(well, {"well": {"images": [{"path": "0"}, {"path": "1"}]}})
+    for number, field in enumerate(FIELDS):
+        keys |= image_keys([pixels(number)], "cyx", path=field)
+    return keys
+
+
+def put(keys: dict[str, bytes], folder: Path) -> Path:
+    for key, value in keys.items():
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(value)
+    return folder
 
 
 @pytest.fixture
@@ -41,33 +67,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("suffix", ["zarr", "ozx"])
-def test_a_time_series_is_exported_by_the_cluster(
+def test_the_fields_of_a_plate_are_spread_over_the_workers(
     cluster: Cluster, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # 1.3 GB in two channels: shards of 1 GiB and more, so that there are jobs to spread
-    data = np.tile(ramp((1, 1, 128, 1024, 1024)), (3, 2, 1, 1, 1))
-    for t, c in np.ndindex(3, 2):
-        data[t, c] += 100 * t + c
-    tifffile.imwrite(tmp_path / "a.ome.tif", data, ome=True, bigtiff=True, metadata={"axes": "TCZYX"})
-    target = tmp_path / f"a.{suffix}"
-    words = [
-        "export",
-        tmp_path / "a.ome.tif",
-        "-o",
-        target,
-        "--cluster",
-        cluster.address,
-        "--workers",
-        "1",
-        "--json",
-    ]
+    source = put(plate_keys(), tmp_path / "plate.zarr")
+    target = tmp_path / f"out.{suffix}"
+    words = ["export", source, "-o", target, "--cluster", cluster.address, "--workers", "1", "--json"]
     assert main([str(word) for word in words]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["verified"]
-    assert report["check"]["ok"]
-    opened = open_image(target)
-    for t, c in np.ndindex(3, 2):
-        np.testing.assert_array_equal(opened.levels[0][t, c], data[t, c])
-    opened.close()
+    assert (report["images"], report["verified"], report["check"]["ok"]) == (len(FIELDS), True, True)
+    for number, field in enumerate(FIELDS):
+        opened = open_image(target, image=field)
+        np.testing.assert_array_equal(np.asarray(opened.levels[0])[0, :, 0], pixels(number))
+        opened.close()
     assert holes(target) == 0
-    assert check(target).ok
