@@ -63,7 +63,7 @@ def spread(work: Callable[[int], object], count: int) -> None:
         list(pool.map(work, range(count)))
 
 
-def seconds_per_gigabyte(folder: Path) -> dict[str, float]:
+def seconds_per_gigabyte(folder: Path, count: int) -> dict[str, float]:
     """Cost of each stage on this data, in seconds per GB of raw data (compressed stages too)."""
     planes = camera_planes(8)
     total = 4 * sum(plane.nbytes for plane in planes) / 1e9
@@ -86,17 +86,19 @@ def seconds_per_gigabyte(folder: Path) -> dict[str, float]:
                 pass
 
     def write_raw() -> None:
-        with open(folder / "disk", "wb", buffering=0) as file:
-            for i in range(32):
+        # as much as restoring writes: memory that the system hands out anew is slow on its own
+        with open(folder / "raw", "wb", buffering=0) as file:
+            for i in range(count):
                 file.write(planes[i % 8])
             os.fsync(file.fileno())
+        (folder / "raw").unlink()
 
     def sums(i: int) -> None:
         zlib.crc32(encoded[i])
         hashlib.sha256(encoded[i])
 
     cost = {
-        "write raw": timed(write_raw),
+        "write raw": timed(write_raw) * 32 / count,
         "sha256, one core": timed(lambda: [hashlib.sha256(planes[i % 8]) for i in range(32)]),
         "compress, all cores": timed(each(lambda i: codec.encode(planes[i]))),
         "decompress, all cores": timed(each(lambda i: codec.decode(encoded[i], out=outs[i]))),
@@ -175,7 +177,7 @@ def run(folder: Path, options: argparse.Namespace) -> None:
         times.setdefault(name, []).append(seconds)
 
     for _ in range(options.repeat):
-        cost = seconds_per_gigabyte(folder)
+        cost = seconds_per_gigabyte(folder, planes)
         for stage, seconds in cost.items():
             stages.setdefault(stage, []).append(seconds)
         for verb, seconds in ideals(cost).items():
