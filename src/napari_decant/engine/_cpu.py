@@ -17,8 +17,9 @@ from napari_decant.engine._limits import CpuLimits, parse_dtype
 from napari_decant.engine._memory import BufferPool
 from napari_decant.engine._plan import CopyOutput, Plan, TiledOutput
 from napari_decant.engine._reader import FileReader
-from napari_decant.engine._run import Run, Tools
+from napari_decant.engine._run import Run
 from napari_decant.engine._stats import Stats
+from napari_decant.engine._tools import Tools
 from napari_decant.engine._waves import slot_size, tile_need
 from napari_decant.engine._workers import WorkerPool
 from napari_decant.errors import UsageError
