@@ -120,10 +120,10 @@ class Gpu:
         self.options: list[tuple] = []
         self.uploads = 0
         self.broken = False
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # memory may be collected anywhere
 
     def inside(self, ranges, address, n):
-        return any(begin <= address and address + n <= begin + size for begin, size in ranges.items())
+        return any(begin <= address and address + n <= begin + size for begin, size in list(ranges.items()))
 
 
 def module(compiler, *, memory=64 << 20, delay=0.0):
@@ -155,12 +155,24 @@ def module(compiler, *, memory=64 << 20, delay=0.0):
         def __init__(self, ptr, size, owner, device_id=-1):
             self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
 
+    class Pinned:
+        def __init__(self, size):
+            self.raw = np.full(size, 0xCD, np.uint8)
+            self.address = self.raw.ctypes.data
+            gpu.pinned += size
+            gpu.locked[self.address] = size
+
+        def __buffer__(self, flags):
+            return memoryview(self.raw)
+
+        def __del__(self):
+            self.raw[:] = 0xEE  # whoever still reads it shall see
+            gpu.pinned -= len(self.raw)
+            del gpu.locked[self.address]
+
     class PinnedMemoryPool:
         def malloc(self, size):
-            buffer = np.full(size, 0xCD, np.uint8)
-            gpu.pinned += size
-            gpu.locked[buffer.ctypes.data] = size
-            return buffer
+            return Pinned(size)
 
         def free_all_blocks(self):
             pass
@@ -290,7 +302,8 @@ class Stream:
             except Exception as error:  # noqa: BLE001 - whoever waits for the stream gets it
                 self._failed.append(error)
 
-        self._last = self._thread.submit(later)
+        with self.gpu.lock:
+            self._last = self._thread.submit(later)
 
     def synchronize(self):
         if self._last is not None:

@@ -72,6 +72,7 @@ class CudaRun(Run):
         self._cuda = tools
         self._resident: Any = None
         self._room: Any = None  # for tables
+        self._sent: tuple[NDArray[np.uint8], Any] | None = None  # kept until it has been copied
         super().__init__(plan, outputs, tools, slot_bytes, done, groups, group_done)
 
     def _arrange(self, slot_bytes: int) -> None:
@@ -163,7 +164,10 @@ class CudaRun(Run):
         for begin, part in parts:
             packed[begin : begin + len(part)] = part
         base = int(self._room.data.ptr)
+        if self._sent is not None:
+            self._cuda.device.wait(self._sent[1])  # over long ago: a whole wave was read since
         self._cuda.device.upload(packed, base)
+        self._sent = packed, self._cuda.device.event()
         pool = 0 if self._resident is None else int(self._resident.data.ptr)
         for launch in launches:
             addresses = [pool, *(base + places[id(table)] for table in launch.tables)]
@@ -179,7 +183,7 @@ class CudaRun(Run):
         for held in (self._resident, self._room):
             if held is not None:
                 self._cuda.memory.give([held])
-        self._resident = self._room = None
+        self._resident = self._room = self._sent = None
         with self._lock:
             self.stats.sample_seconds += perf_counter() - began
         self.finished = True
