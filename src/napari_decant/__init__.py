@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         QueueLimits,
         ZarrMetadata,
     )
+    from napari_decant.engine.cuda import CudaExecutor, CudaLimits
     from napari_decant.images.crop import crop
     from napari_decant.ngff import NgffImage, NgffLimits
     from napari_decant.spatial import IndexQuery, Sampler, SpatialQuery
@@ -35,6 +36,8 @@ _HOMES = {
     "ChunkPlanner": "engine",
     "CpuExecutor": "engine",
     "CpuLimits": "engine",
+    "CudaExecutor": "engine.cuda",
+    "CudaLimits": "engine.cuda",
     "FileReader": "engine",
     "MetadataCache": "engine",
     "Pipeline": "engine",
@@ -62,6 +65,8 @@ __all__ = [
     "ChunkPlanner",
     "CpuExecutor",
     "CpuLimits",
+    "CudaExecutor",
+    "CudaLimits",
     "FileMetadataReader",
     "FileReader",
     "IndexQuery",
