@@ -71,7 +71,7 @@ def warm() -> None:
         for dtype in ("u1", "u2", "f4"):
             source = source_of_arrays([np.zeros((2, 4, 4), dtype)], "zyx")
             for kind in ("nearest", "linear"):
-                sampler = Sampler(kind, "constant")  # type: ignore[arg-type]
+                sampler = Sampler(kind, "constant")
                 matrix = [[1, 0, 0, 0.5], [0, 1, 0, 0.5], [0, 0, 1, 0.5]]
                 cutter.cut(source, SpatialQuery(matrix, sampler, 0).resolve(source, (1, 2, 2)))
 
@@ -250,10 +250,14 @@ def write_files(
         before, total = sum(weights[:number]), max(1, sum(weights))
 
         def tell_part(
-            event: Progress, before: int = before, weight: int = weights[number], total: int = total
+            event: Progress,
+            before: int = before,
+            weight: int = weights[number],
+            total: int = total,
+            name: str = job.target.name,
         ) -> None:
             share = event.done / event.total if event.total else 1.0
-            tell(Progress("crop", before + math.floor(weight * share), total, job.target.name))
+            tell(Progress("crop", before + math.floor(weight * share), total, name))
 
         with Cutter(max(memory // 4, 64 << 20)) as cutter:
             array = CropArray(job.cut.source, job.cut.resolution, cutter, job.cut.dtype, token)
