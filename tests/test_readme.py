@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.ngff import image_keys, ramp
 
 from napari_decant._resources import sample_path
 
@@ -31,9 +32,13 @@ def blocks(language: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the image that the pages speak of, and the specification's reader."""
+    """A folder with the images that the pages speak of, and the specification's reader."""
     shutil.copy(sample_path(), tmp_path / "cell.tif")
     shutil.copy(ROOT / "spec" / "recover.py", tmp_path)
+    for key, data in image_keys([ramp((32, 96, 96)), ramp((16, 48, 48))]).items():
+        path = tmp_path / "image.zarr" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
