@@ -46,6 +46,13 @@ PLACE: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _no_other_viewer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The window that other tests share is no part of saving without one."""
+    if "viewer" not in request.fixturenames:
+        monkeypatch.setattr("napari.current_viewer", lambda: None)
+
+
 def save(path: Path, *layers: Layer) -> list[Layer]:
     """Save layers as napari does, and open what was written."""
     (written,) = write_layers(str(path), [layer.as_layer_data_tuple() for layer in layers])
