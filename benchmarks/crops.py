@@ -484,12 +484,15 @@ def main() -> None:
         "machine": f"{THREADS} cores, {platform.machine()}, "
         f"{platform.system()}, Python {platform.python_version()}",
         "packages": ", ".join(f"{name} {version(name)}" for name in packages if has(name)),
+        "load": f"{os.getloadavg()[0]:.1f} before" if hasattr(os, "getloadavg") else "unknown",
         "command": "python benchmarks/" + " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
     print(json.dumps(machine, indent=1))
     table = Table()
     for letter in options.only:
         globals()[f"workload_{letter}"](options.data, table, options.rounds)
+    if hasattr(os, "getloadavg"):
+        machine["load"] += f", {os.getloadavg()[0]:.1f} after; our own threads make up to {THREADS}"
     if options.markdown is not None:
         head = "\n".join(f"- {key}: {value}" for key, value in machine.items())
         options.markdown.write_text(head + "\n\n" + "\n".join(table.lines) + "\n")
