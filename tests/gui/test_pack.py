@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from napari_decant import archive
 from napari_decant.gui._row import Mark
 from napari_decant.gui.jobs import JobState
 from napari_decant.stores import _atomic
+from napari_decant.stores._partial import partial_path
 
 
 def test_a_dropped_folder_is_packed_and_every_byte_checked(qtbot, window, drop, click, tiffs: Path) -> None:
@@ -367,8 +369,14 @@ def test_closing_in_mid_job_asks_and_then_stops_cleanly(
 def test_b11_leftovers_of_a_killed_run_are_offered_at_the_next_start(
     qtbot, window, click, tmp_path: Path
 ) -> None:
-    left = tmp_path / ".a.tif.zarr.zip.0123abcd.partial"
-    left.write_bytes(b"x" * 1000)
+    written_by_the_dead = (
+        "import sys; from pathlib import Path; from napari_decant.stores._partial import partial_path;"
+        "made = partial_path(Path(sys.argv[1])); made.write_bytes(b'x' * 1000); print(made)"
+    )
+    words = [sys.executable, "-c", written_by_the_dead, str(tmp_path / "a.tif.zarr.zip")]
+    left = Path(subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip())
+    being_written = partial_path(tmp_path / "b.tif.zarr.zip")  # by this very process, which lives
+    being_written.write_bytes(b"y" * 1000)
     other = tmp_path / "mine.partial"
     other.write_bytes(b"not of this program")
     window.desk.settings.busy_folders = f"{tmp_path}\n{tmp_path / 'unplugged'}"
@@ -379,6 +387,7 @@ def test_b11_leftovers_of_a_killed_run_are_offered_at_the_next_start(
     click(button(window.pack, "Remove"))
     qtbot.waitUntil(lambda: not left.exists(), timeout=10_000)
     assert other.exists()
+    assert being_written.exists()
     assert window.desk.settings.busy_folders == ""
 
 

@@ -9,7 +9,6 @@ from napari_decant.gui.jobs._rows import (
     ExportRow,
     Inspection,
     LeftOut,
-    Leftover,
     Member,
     Outcome,
     Picture,
@@ -18,6 +17,7 @@ from napari_decant.gui.jobs._rows import (
 )
 from napari_decant.gui.jobs._runner import JobRunner
 from napari_decant.gui.jobs._worker import Context, failure_of
+from napari_decant.stores._partial import Leftover
 
 __all__ = [
     "ArchiveRow",

@@ -15,7 +15,6 @@ __all__ = [
     "Exported",
     "Inspection",
     "LeftOut",
-    "Leftover",
     "Member",
     "Outcome",
     "Picture",
@@ -138,15 +137,6 @@ class Exported:
     verdict: str
     unmet: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """An unfinished temporary file, and when it was written last."""
-
-    path: Path
-    size: int
-    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
