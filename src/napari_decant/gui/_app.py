@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import subprocess
@@ -20,7 +21,7 @@ from napari_decant.gui._settings import open_settings
 from napari_decant.gui._theme import Look, system_theme
 from napari_decant.gui._window import Window
 
-__all__ = ["QtStore", "make_window", "run"]
+__all__ = ["QtStore", "make_window", "run", "set_aside_modules"]
 
 
 class QtStore:
@@ -35,8 +36,7 @@ class QtStore:
 
     def save(self, name: str, value: Any) -> None:
         """See `SettingsStore.save`."""
-        self._settings.setValue(name, value)
-        self._settings.sync()
+        self._settings.setValue(name, value)  # Qt writes it a moment later; a slow disk holds nothing up
 
 
 def open_in_napari(paths: Sequence[Path]) -> None:
@@ -61,6 +61,12 @@ def make_window(app: QApplication, desk: Desk | None = None) -> Window:
     return Window(desk)
 
 
+def set_aside_modules() -> None:
+    """Spare the garbage collector what was imported: walking it again and again would hold the window up."""
+    gc.collect()
+    gc.freeze()
+
+
 def run(paths: Sequence[Path] = ()) -> int:
     """Show the window until it is closed; returns the exit code."""
     QApplication.setHighDpiScaleFactorRoundingPolicy(Qt.HighDpiScaleFactorRoundingPolicy.PassThrough)
@@ -71,6 +77,7 @@ def run(paths: Sequence[Path] = ()) -> int:
     window.show()
 
     def begin() -> None:
+        set_aside_modules()
         window.desk.warm()
         window.look_for_leftovers()
         if paths:

@@ -39,6 +39,7 @@ class JobBridge(QObject):
         self._changed: dict[int, Job] = {}
         self._parts: deque[tuple[Job, Any]] = deque()
         self._woken = False
+        self._closed = False
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._flush)
@@ -48,7 +49,9 @@ class JobBridge(QObject):
         jobs.parted.connect(self._on_part)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; a thread that is about to tell something finds nobody."""
+        with self._lock:
+            self._closed = True
         self._jobs.changed.disconnect(self._on_change)
         self._jobs.parted.disconnect(self._on_part)
 
@@ -63,7 +66,7 @@ class JobBridge(QObject):
             self._rouse()
 
     def _rouse(self) -> None:
-        if not self._woken:
+        if not self._woken and not self._closed:
             self._woken = True
             self._wake.emit()  # queued, since the sender is another thread
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
 
 from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QGuiApplication, QImage, QPixmap
 from qtpy.QtWidgets import (
     QBoxLayout,
     QComboBox,
-    QFileDialog,
     QFrame,
     QGridLayout,
     QHBoxLayout,
@@ -24,20 +22,18 @@ from superqt import QFlowLayout
 
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._filemap import FileMap
-from napari_decant.gui._panel import paths_of
+from napari_decant.gui._intake import Intake
 from napari_decant.gui._row import Row
-from napari_decant.gui._style import style_sheet
 from napari_decant.gui._table import Table
-from napari_decant.gui._widgets import Action, DropArea, Notice, label, side_button
+from napari_decant.gui._widgets import Action, Notice, label, side_button
 from napari_decant.gui.jobs import Inspection, Job, Picture, Task
 
 __all__ = ["InspectPanel"]
 
-_NARROW = 44  # in heights of the font
 _PICTURE = 15
 
 
-class InspectPanel(QWidget):
+class InspectPanel(Intake):
     """Drop an archive, a TIFF or an image: see what is in it.
 
     Parameters
@@ -46,42 +42,29 @@ class InspectPanel(QWidget):
     parent : QWidget, optional
     """
 
-    KEY: ClassVar[str] = "inspect"
-    TITLE: ClassVar[str] = "Inspect"
-    TIP: ClassVar[str] = "See what is inside an archive or an image"
+    KEY = "inspect"
+    TITLE = "Inspect"
+    TIP = "See what is inside an archive or an image"
+    DROP = (
+        "Drop an archive, a TIFF or an OME-Zarr here",
+        "See its picture, what it says of itself, and where its bytes are.\nIt is only read.",
+        "Drop another file here",
+    )
+    FILTER = "Archives and images (*.zarr.zip *.ozx *.tif *.tiff *.btf *.lsm *.stk *.svs);;All files (*)"
 
-    handed = Signal(str, list)
     progressed = Signal()
 
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("decantPanel")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setAccessibleName(self.TITLE)
-        self.setAcceptDrops(True)
-        self.desk, self.look = desk, desk.look
+        super().__init__(desk, parent)
         self.shown: Inspection | None = None
         self._job: Job | None = None
-        self._narrow: bool | None = None
         self._notice: Notice | None = None
         self._build()
-        self.look.changed.connect(self._restyle)
         desk.bridge.changed.connect(self._on_job)
-        self._restyle()
         self._refresh()
 
     def _build(self) -> None:
         gap = self.fontMetrics().height() // 2
-        self.drop = DropArea(
-            self.look,
-            "Drop an archive, a TIFF or an OME-Zarr here",
-            "See its picture, what it says of itself, and where its bytes are.\nIt is only read.",
-            "Drop another file here",
-            [
-                Action("Add &file…", "add-file", "Choose a file (Ctrl+O)", self.pick_files),
-                Action("Add f&older…", "add-folder", "Choose an OME-Zarr folder", self.pick_folder),
-            ],
-        )
         self.chooser = QComboBox()
         self.chooser.setToolTip("Which of the files to show")
         self.chooser.setAccessibleName("File")
@@ -132,7 +115,6 @@ class InspectPanel(QWidget):
         self._buttons.setContentsMargins(0, 0, 0, 0)
         for button in (self.copy_button, self.verify_button, self.restore_button, self.open_button):
             self._buttons.addWidget(button)
-        self._news = QVBoxLayout()
         box = QVBoxLayout(self)
         box.setContentsMargins(gap, gap, gap, gap)
         box.setSpacing(gap)
@@ -143,18 +125,12 @@ class InspectPanel(QWidget):
         box.addWidget(buttons)
         self._box = box
 
-    def _restyle(self) -> None:
-        self.setStyleSheet(style_sheet(self.look.theme))
-
-    def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        narrow = self.width() < _NARROW * self.fontMetrics().height()
-        if narrow != self._narrow:
-            self._narrow = narrow
-            direction = QBoxLayout.Direction
-            self._top.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
-            self.drop.set_narrow(narrow)
-            self.members.set_narrow(narrow)
-        super().resizeEvent(event)
+    def set_narrow(self, narrow: bool) -> None:
+        """See `Intake.set_narrow`."""
+        super().set_narrow(narrow)
+        direction = QBoxLayout.Direction
+        self._top.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
+        self.members.set_narrow(narrow)
 
     def _refresh(self) -> None:
         shown = self.shown is not None
@@ -167,36 +143,6 @@ class InspectPanel(QWidget):
         self.open_button.setVisible(shown and self.desk.open_images is not None)
         self.verify_button.setVisible(archive)
         self.restore_button.setVisible(archive)
-
-    # --- files in ---
-
-    def pick_files(self) -> None:
-        """Let the user choose files."""
-        kinds = "Archives and images (*.zarr.zip *.ozx *.tif *.tiff *.btf *.lsm *.stk *.svs);;All files (*)"
-        names, _ = QFileDialog.getOpenFileNames(self, "Inspect", "", kinds)
-        if names:
-            self.add([Path(name) for name in names])
-
-    def pick_folder(self) -> None:
-        """Let the user choose a folder."""
-        name = QFileDialog.getExistingDirectory(self, "Choose an OME-Zarr folder")
-        if name:
-            self.add([Path(name)])
-
-    def dragEnterEvent(self, event: Any) -> None:  # noqa: N802
-        if event.mimeData().hasUrls():
-            event.acceptProposedAction()
-            self.drop.set_hot(True)
-
-    def dragLeaveEvent(self, event: Any) -> None:  # noqa: N802
-        self.drop.set_hot(False)
-
-    def dropEvent(self, event: Any) -> None:  # noqa: N802
-        self.drop.set_hot(False)
-        paths = paths_of(event.mimeData())
-        if paths:
-            event.acceptProposedAction()
-            self.add(paths)
 
     def add(self, paths: Sequence[Path]) -> None:
         """Show files; the first new one at once, the others on choice."""

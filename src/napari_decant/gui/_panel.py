@@ -10,22 +10,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from qtpy.QtCore import QPoint, Qt, QTimer, QUrl, Signal
-from qtpy.QtGui import QDesktopServices, QGuiApplication, QKeySequence
-from qtpy.QtWidgets import QFileDialog, QMenu, QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtGui import QDesktopServices, QGuiApplication
+from qtpy.QtWidgets import QMenu, QSizePolicy, QVBoxLayout, QWidget
 
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._endings import Ending
 from napari_decant.gui._footer import Footer
+from napari_decant.gui._intake import Intake
 from napari_decant.gui._options import Options
 from napari_decant.gui._row import Mark, Row
-from napari_decant.gui._style import style_sheet
 from napari_decant.gui._table import Table
-from napari_decant.gui._widgets import Action, Card, DropArea, Notice, label
+from napari_decant.gui._widgets import Action, Card, Notice, label
 from napari_decant.gui.jobs import Batch, Job, JobState, Task
 
 __all__ = ["JobPanel", "Summary"]
 
-_NARROW = 44  # in heights of the font
 _SLICE_SECONDS = 0.012  # of queueing, then the window gets to draw and to answer
 _REFRESH_MS = 80
 
@@ -47,7 +46,7 @@ class _Look:
     notice: Notice | None
 
 
-class JobPanel(QWidget):
+class JobPanel(Intake):
     """A table of files, a button that works on them, and what came of it.
 
     Parameters
@@ -56,23 +55,12 @@ class JobPanel(QWidget):
     parent : QWidget, optional
     """
 
-    KEY: ClassVar[str]
-    TITLE: ClassVar[str]
-    TIP: ClassVar[str]
-    DROP: ClassVar[tuple[str, str, str]]
     COLUMNS: ClassVar[Sequence[tuple[str, str]]]
-    FILTER: ClassVar[str]
 
-    handed = Signal(str, list)  # paths that another panel is for
     progressed = Signal()
 
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("decantPanel")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setAccessibleName(self.TITLE)
-        self.setAcceptDrops(True)
-        self.desk, self.look = desk, desk.look
+        super().__init__(desk, parent)
         self.batch: Batch | None = None
         self._rows: dict[int, Row] = {}
         self._looks: dict[int, _Look] = {}
@@ -84,22 +72,15 @@ class JobPanel(QWidget):
         self._soon.setInterval(_REFRESH_MS)
         self._soon.timeout.connect(self.refresh)
         self.card: Card | None = None
-        self._narrow: bool | None = None
         self._build()
-        self.look.changed.connect(self._restyle)
         desk.bridge.changed.connect(self._on_job)
         desk.bridge.parted.connect(self._on_part)
-        self._restyle()
         self.refresh()
 
     # --- what a panel adds ---
 
     def options(self) -> Options:
         """The form of this panel."""
-        raise NotImplementedError
-
-    def add(self, paths: Sequence[Path]) -> None:
-        """Take files and folders in."""
         raise NotImplementedError
 
     def main(self) -> tuple[str, str, bool]:
@@ -125,17 +106,6 @@ class JobPanel(QWidget):
     # --- putting it together ---
 
     def _build(self) -> None:
-        title, text, short = self.DROP
-        self.drop = DropArea(
-            self.look,
-            title,
-            text,
-            short,
-            [
-                Action("Add &files…", "add-file", "Choose files (Ctrl+O)", self.pick_files),
-                Action("Add f&older…", "add-folder", "Choose a folder (Ctrl+Shift+O)", self.pick_folder),
-            ],
-        )
         self.table = Table(self.look, self.COLUMNS)
         self.rows = self.table.rows
         self.table.menu_wanted.connect(self._show_menu)
@@ -151,7 +121,6 @@ class JobPanel(QWidget):
         self.form = self.options()
         self.form.changed.connect(self.refresh_soon)
         self.footer = Footer(self.look, self._start, self.cancel)
-        self._news = QVBoxLayout()
         self._box = QVBoxLayout(self)
         gap = self.fontMetrics().height() // 2
         self._box.setContentsMargins(gap, gap, gap, gap)
@@ -164,18 +133,11 @@ class JobPanel(QWidget):
         self._box.addWidget(self.footer)
         self._box.setStretch(2, 1)
 
-    def _restyle(self) -> None:
-        self.setStyleSheet(style_sheet(self.look.theme))
-
-    def resizeEvent(self, event: Any) -> None:  # noqa: N802
-        narrow = self.width() < _NARROW * self.fontMetrics().height()
-        if narrow != self._narrow:
-            self._narrow = narrow
-            for part in (self.drop, self.table, self.footer):
-                part.set_narrow(narrow)
-            for notice in self.notices():
-                notice.set_narrow(narrow)
-        super().resizeEvent(event)
+    def set_narrow(self, narrow: bool) -> None:
+        """See `Intake.set_narrow`."""
+        super().set_narrow(narrow)
+        for part in (self.table, self.footer):
+            part.set_narrow(narrow)
 
     def refresh_soon(self) -> None:
         """Refresh a moment later, once for many changes."""
@@ -194,70 +156,6 @@ class JobPanel(QWidget):
         self._box.setStretch(1, 0 if some else 1)
         if not some:
             self.detail.hide()
-
-    # --- files in ---
-
-    def pick_files(self) -> None:
-        """Let the user choose files."""
-        names, _ = QFileDialog.getOpenFileNames(self, self.DROP[0], "", self.FILTER)
-        if names:
-            self.add([Path(name) for name in names])
-
-    def pick_folder(self) -> None:
-        """Let the user choose a folder."""
-        name = QFileDialog.getExistingDirectory(self, "Choose a folder")
-        if name:
-            self.add([Path(name)])
-
-    def keyPressEvent(self, event: Any) -> None:  # noqa: N802
-        if event.matches(QKeySequence.StandardKey.Open):
-            self.pick_files()
-        elif event.matches(QKeySequence.StandardKey.Paste):
-            self._paste()
-        elif event.key() == Qt.Key.Key_O and event.modifiers() == (
-            Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
-        ):
-            self.pick_folder()
-        else:
-            super().keyPressEvent(event)
-
-    def _paste(self) -> None:
-        paths = paths_of(QGuiApplication.clipboard().mimeData())
-        if paths:
-            self.add(paths)
-
-    def dragEnterEvent(self, event: Any) -> None:  # noqa: N802
-        if event.mimeData().hasUrls():
-            event.acceptProposedAction()
-            self.drop.set_hot(True)
-
-    def dragLeaveEvent(self, event: Any) -> None:  # noqa: N802
-        self.drop.set_hot(False)
-
-    def dropEvent(self, event: Any) -> None:  # noqa: N802
-        self.drop.set_hot(False)
-        paths = paths_of(event.mimeData())
-        if paths:
-            event.acceptProposedAction()
-            self.add(paths)
-
-    def note(self, text: str, *actions: Action, kind: str = "info", closable: bool = True) -> Notice:
-        """Show a message above everything else; one of the same words only once."""
-        for old in self.notices():
-            if old.text == text:
-                return old
-        notice = Notice(self.look, text, actions, kind=kind, closable=closable)
-        notice.set_narrow(bool(self._narrow))
-        self._news.addWidget(notice)
-        notice.show()
-        for button in notice.buttons:
-            button.clicked.connect(notice.put_away)
-        return notice
-
-    def notices(self) -> list[Notice]:
-        """Messages that are shown."""
-        items = (self._news.itemAt(i).widget() for i in range(self._news.count()))
-        return [item for item in items if isinstance(item, Notice)]
 
     # --- looking ---
 
@@ -487,8 +385,3 @@ class JobPanel(QWidget):
         if opener is None or not paths:
             return []
         return [Action("Open in &napari", "open", "Look at the image", lambda: opener(paths))]
-
-
-def paths_of(data: Any) -> list[Path]:
-    """Local files among what was dropped or copied."""
-    return [Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile()]

@@ -22,8 +22,9 @@ from qtpy.QtWidgets import (
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._export import ExportPanel
 from napari_decant.gui._inspect import InspectPanel
+from napari_decant.gui._intake import paths_of
 from napari_decant.gui._pack import PackPanel
-from napari_decant.gui._panel import JobPanel, paths_of
+from napari_decant.gui._panel import JobPanel
 from napari_decant.gui._restore import RestorePanel
 from napari_decant.gui._style import style_sheet
 from napari_decant.gui._verify import VerifyPanel

@@ -42,6 +42,7 @@ class JobRunner:
         self._waiting: dict[str, deque[Job]] = {self.LOOK: deque(), self.WORK: deque()}
         self._running: dict[int, Worker] = {}
         self._unwanted: dict[int, Job] = {}
+        self._stopping: list[threading.Thread] = []
         self._change = threading.Condition()
         self._closing = False
         self._warm: Task | None = None
@@ -81,9 +82,13 @@ class JobRunner:
         with self._change:
             self._unwanted.update(unwanted)
         # There may be very many, and telling of each takes a moment.
-        threading.Thread(
+        thread = threading.Thread(
             target=self._stop, args=(list(unwanted.values()),), name="decant-cancel", daemon=True
-        ).start()
+        )
+        with self._change:
+            self._stopping = [each for each in self._stopping if each.is_alive()]
+            self._stopping.append(thread)
+            thread.start()
 
     def _stop(self, unwanted: Iterable[Job]) -> None:
         with self._change:
@@ -113,7 +118,8 @@ class JobRunner:
             self._closing = True
             self._change.notify_all()
         self._stop(self.jobs.active)
-        for thread in self._threads:
+        # Nobody may hear of a job any more once this returns: listeners are let go of next.
+        for thread in [*self._stopping, *self._threads]:
             thread.join()
 
     def _start_threads(self) -> None:

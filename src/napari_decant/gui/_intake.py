@@ -1,0 +1,149 @@
+"""How files come into a panel, and the messages above it: common to all panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtGui import QGuiApplication, QKeySequence
+from qtpy.QtWidgets import QFileDialog, QVBoxLayout, QWidget
+
+from napari_decant.gui._desk import Desk
+from napari_decant.gui._style import style_sheet
+from napari_decant.gui._widgets import Action, DropArea, Notice
+
+__all__ = ["Intake", "paths_of"]
+
+_NARROW = 44  # in heights of the font
+
+
+class Intake(QWidget):
+    """A panel that files are dropped on, picked for, or pasted into.
+
+    Parameters
+    ----------
+    desk : Desk
+    parent : QWidget, optional
+    """
+
+    KEY: ClassVar[str]
+    TITLE: ClassVar[str]
+    TIP: ClassVar[str]
+    DROP: ClassVar[tuple[str, str, str]]
+    FILTER: ClassVar[str]
+
+    handed = Signal(str, list)  # paths that another panel is for
+
+    def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("decantPanel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(self.TITLE)
+        self.setAcceptDrops(True)
+        self.desk, self.look = desk, desk.look
+        self._narrow: bool | None = None
+        title, text, short = self.DROP
+        self.drop = DropArea(
+            self.look,
+            title,
+            text,
+            short,
+            [
+                Action("Add &files…", "add-file", "Choose files (Ctrl+O)", self.pick_files),
+                Action("Add f&older…", "add-folder", "Choose a folder (Ctrl+Shift+O)", self.pick_folder),
+            ],
+        )
+        self._news = QVBoxLayout()
+        self.look.changed.connect(self._restyle)
+        self._restyle()
+
+    def add(self, paths: Sequence[Path]) -> None:
+        """Take files and folders in."""
+        raise NotImplementedError
+
+    def _restyle(self) -> None:
+        self.setStyleSheet(style_sheet(self.look.theme))
+
+    def resizeEvent(self, event: Any) -> None:  # noqa: N802
+        narrow = self.width() < _NARROW * self.fontMetrics().height()
+        if narrow != self._narrow:
+            self._narrow = narrow
+            self.set_narrow(narrow)
+        super().resizeEvent(event)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Fit a single column, or spread out."""
+        self.drop.set_narrow(narrow)
+        for notice in self.notices():
+            notice.set_narrow(narrow)
+
+    # --- files in ---
+
+    def pick_files(self) -> None:
+        """Let the user choose files."""
+        names, _ = QFileDialog.getOpenFileNames(self, self.DROP[0], "", self.FILTER)
+        if names:
+            self.add([Path(name) for name in names])
+
+    def pick_folder(self) -> None:
+        """Let the user choose a folder."""
+        name = QFileDialog.getExistingDirectory(self, "Choose a folder")
+        if name:
+            self.add([Path(name)])
+
+    def keyPressEvent(self, event: Any) -> None:  # noqa: N802
+        if event.matches(QKeySequence.StandardKey.Open):
+            self.pick_files()
+        elif event.matches(QKeySequence.StandardKey.Paste):
+            self._paste()
+        elif event.key() == Qt.Key.Key_O and event.modifiers() == (
+            Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+        ):
+            self.pick_folder()
+        else:
+            super().keyPressEvent(event)
+
+    def _paste(self) -> None:
+        paths = paths_of(QGuiApplication.clipboard().mimeData())
+        if paths:
+            self.add(paths)
+
+    def dragEnterEvent(self, event: Any) -> None:  # noqa: N802
+        if event.mimeData().hasUrls():
+            event.acceptProposedAction()
+            self.drop.set_hot(True)
+
+    def dragLeaveEvent(self, event: Any) -> None:  # noqa: N802
+        self.drop.set_hot(False)
+
+    def dropEvent(self, event: Any) -> None:  # noqa: N802
+        self.drop.set_hot(False)
+        paths = paths_of(event.mimeData())
+        if paths:
+            event.acceptProposedAction()
+            self.add(paths)
+
+    def note(self, text: str, *actions: Action, kind: str = "info", closable: bool = True) -> Notice:
+        """Show a message above everything else; one of the same words only once."""
+        for old in self.notices():
+            if old.text == text:
+                return old
+        notice = Notice(self.look, text, actions, kind=kind, closable=closable)
+        notice.set_narrow(bool(self._narrow))
+        self._news.addWidget(notice)
+        notice.show()
+        for button in notice.buttons:
+            button.clicked.connect(notice.put_away)
+        return notice
+
+    def notices(self) -> list[Notice]:
+        """Messages that are shown."""
+        items = (self._news.itemAt(i).widget() for i in range(self._news.count()))
+        return [item for item in items if isinstance(item, Notice)]
+
+
+def paths_of(data: Any) -> list[Path]:
+    """Local files among what was dropped or copied."""
+    return [Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile()]
