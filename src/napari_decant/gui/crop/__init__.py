@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from napari_decant.gui.crop._drag import Drag, Handle, View, edges, handles, nearest_handle, outline
+    from napari_decant.gui.crop._host import Host, Made
+    from napari_decant.gui.crop._panel import CropPanel
     from napari_decant.gui.crop._preview import PREVIEW_PIXELS, preview_of
     from napari_decant.gui.crop._state import Cut, Intent, LayerFacts, Problem, Snapshot, changed, resolve
 
 # Imported on first use: the state is tested, and may be used, where there is no Qt.
 _HOMES = {
+    "CropPanel": "_panel",
+    "Host": "_host",
+    "Made": "_host",
     "Cut": "_state",
     "Drag": "_drag",
     "Handle": "_drag",
@@ -32,11 +37,14 @@ _HOMES = {
 
 __all__ = [
     "PREVIEW_PIXELS",
+    "CropPanel",
     "Cut",
     "Drag",
     "Handle",
+    "Host",
     "Intent",
     "LayerFacts",
+    "Made",
     "Problem",
     "Snapshot",
     "View",

@@ -17,6 +17,7 @@ __all__ = ["Drag", "Handle", "View", "edges", "handles", "nearest_handle", "outl
 _SNAP_DEGREES: Final = 15.0
 _EDGE_ON: Final = 0.25  # cosine below which a circle is seen from its side
 Vector = NDArray[np.float64]
+Point = Sequence[float] | Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def _handles_in_plane(region: Region, view: View, reach: float) -> tuple[Handle,
     return tuple(found)
 
 
-def _onto(point: Sequence[float] | Vector, view: View) -> Vector:
+def _onto(point: Point, view: View) -> Vector:
     """Move a point into the plane that is seen."""
     moved = np.array(point, np.float64)
     for axis in range(len(moved)):
@@ -172,8 +173,8 @@ def outline(region: Region, view: View) -> NDArray[np.float64]:
 def nearest_handle(
     found: Sequence[Handle],
     view: View,
-    point: Sequence[float],
-    direction: Sequence[float] | None,
+    point: Point,
+    direction: Point | None,
     reach: float,
 ) -> Handle | None:
     """The handle under the pointer.
@@ -227,8 +228,8 @@ class Drag:
         region: Region,
         handle: Handle,
         view: View,
-        point: Sequence[float],
-        direction: Sequence[float] | None,
+        point: Point,
+        direction: Point | None,
         least: float,
     ) -> None:
         self.region, self.handle, self.view, self.least = region, handle, view, least
@@ -237,8 +238,8 @@ class Drag:
 
     def to(
         self,
-        point: Sequence[float],
-        direction: Sequence[float] | None,
+        point: Point,
+        direction: Point | None,
         *,
         snap: bool = False,
         center: bool = False,
@@ -282,7 +283,7 @@ class Drag:
             size[axis] = new
         return replace(self.region, center=_plain(middle), size=_plain(size))
 
-    def _turned(self, point: Sequence[float], direction: Sequence[float] | None, snap: bool) -> Region:
+    def _turned(self, point: Point, direction: Point | None, snap: bool) -> Region:
         if self.region.rank == 2 or direction is None:
             return self._turned_in_plane(point, snap)
         axis = self.region.rotation[:, self.handle.axis]
@@ -304,7 +305,7 @@ class Drag:
         about = _about(axis, degrees)
         return replace(self.region, angles=angles_of(about @ self.region.rotation))
 
-    def _turned_in_plane(self, point: Sequence[float], snap: bool) -> Region:
+    def _turned_in_plane(self, point: Point, snap: bool) -> Region:
         rows, columns = self.view.displayed[:2]
         middle = np.asarray(self.region.center)
 
@@ -325,7 +326,7 @@ class Drag:
         turn[rows, rows], turn[rows, columns], turn[columns, rows], turn[columns, columns] = c, s, -s, c
         return replace(self.region, angles=angles_of(turn @ self.region.rotation))
 
-    def _along(self, point: Sequence[float], direction: Sequence[float], along: Vector) -> float:
+    def _along(self, point: Point, direction: Point, along: Vector) -> float:
         """How far along a line the pointer's ray passes closest."""
         ray = np.asarray(direction, np.float64) / np.linalg.norm(direction)
         flat = along - (along @ ray) * ray
@@ -334,7 +335,7 @@ class Drag:
         away = np.asarray(point) - self._begin
         return float((away - (away @ ray) * ray) @ flat) / float(flat @ flat)
 
-    def _facing(self, point: Sequence[float], direction: Sequence[float] | None, through: Vector) -> Vector:
+    def _facing(self, point: Point, direction: Point | None, through: Vector) -> Vector:
         """Where the pointer meets the plane through a point that faces the viewer."""
         here = np.array(point, np.float64)
         if direction is None:

@@ -58,7 +58,7 @@ class Host(Protocol):
         """Whether the layer's colours are added to those below."""
 
     def add(self, made: Sequence[Made]) -> Sequence[str]:
-        """Add crops as layers; return their names."""
+        """Add crops as layers; return what the user should know, a sentence each."""
 
     def describe(self, cut: Cut, placement: Placement) -> Written:
         """What a file says of a crop."""

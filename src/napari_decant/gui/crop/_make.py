@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,6 @@ from napari_decant.images.crop import (
     CropFacts,
     Cutter,
     Pace,
-    Placement,
     Written,
     measure_crop,
     placement_of,
@@ -137,6 +136,7 @@ def cut_layers(
 
 def lazy_levels(cutter: Cutter, cut: Cut) -> list[CropArray]:
     """Arrays that are cut when they are looked at, each half the size of the one before."""
+    cutter = Cutter(cutter.memory)  # it lives as long as the arrays do
     levels = [CropArray(cut.source, cut.resolution, cutter, cut.dtype)]
     query, spatial = cut.sized.query, cut.source.spatial
     rank = len(cut.source.axes)
@@ -202,10 +202,7 @@ def files_of(snapshot: Snapshot, target: Path) -> list[FileJob]:
         )
         names.append(plain if plain not in names else f"{plain} {len(names)}")
     stem, suffix = target.name[: -len(target.suffix)], target.suffix
-    return [
-        FileJob(cut, target.with_name(f"{stem} {name}{suffix}"))
-        for cut, name in zip(cuts, names, strict=True)
-    ]
+    return [FileJob(c, target.with_name(f"{stem} {n}{suffix}")) for c, n in zip(cuts, names, strict=True)]
 
 
 def _is_next(a: Cut, b: Cut) -> bool:
@@ -232,8 +229,7 @@ def _joined(cuts: Sequence[Cut]) -> Cut:
 
 
 def write_files(
-    jobs: Sequence[FileJob],
-    describe: Callable[[Cut, Placement], Written],
+    jobs: Sequence[tuple[FileJob, Written]],
     tell: ProgressCallback,
     token: CancelToken,
     *,
@@ -244,33 +240,30 @@ def write_files(
 
     Each appears as a whole or not at all. A cancel leaves those that are finished.
     """
-    weights = [job.cut.nbytes for job in jobs]
+    total = max(1, sum(job.cut.nbytes for job, _ in jobs))
+    before = 0
     done: list[Path] = []
-    for number, job in enumerate(jobs):
-        before, total = sum(weights[:number]), max(1, sum(weights))
-
-        def tell_part(
-            event: Progress,
-            before: int = before,
-            weight: int = weights[number],
-            total: int = total,
-            name: str = job.target.name,
-        ) -> None:
-            share = event.done / event.total if event.total else 1.0
-            tell(Progress("crop", before + math.floor(weight * share), total, name))
-
+    for job, written in jobs:
         with Cutter(max(memory // 4, 64 << 20)) as cutter:
-            array = CropArray(job.cut.source, job.cut.resolution, cutter, job.cut.dtype, token)
-            placement = placement_of(job.cut.source, job.cut.resolution, job.cut.layer.placed)
-            written = describe(job.cut, placement)
             write_crop(
                 job.target,
-                array,
+                CropArray(job.cut.source, job.cut.resolution, cutter, job.cut.dtype, token),
                 written,
                 memory=memory - cutter.memory,
                 overwrite=overwrite,
-                progress=tell_part,
+                progress=_share_of(tell, before, job.cut.nbytes, total),
                 cancel=token,
             )
+        before += job.cut.nbytes
         done.append(job.target)
     return done
+
+
+def _share_of(tell: ProgressCallback, before: int, weight: int, total: int) -> ProgressCallback:
+    """Progress of one file as part of all: a writer counts the levels too."""
+
+    def passed(event: Progress) -> None:
+        share = event.done / event.total if event.total else 1.0
+        tell(Progress("crop", before + math.floor(weight * share), total, event.item))
+
+    return passed

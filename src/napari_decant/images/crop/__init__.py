@@ -14,7 +14,7 @@ from napari_decant.images.crop._array import CropArray
 from napari_decant.images.crop._cutter import DEFAULT_MEMORY, Cutter
 from napari_decant.images.crop._device import DEVICES, Device, gpu_problem, make_executor
 from napari_decant.images.crop._facts import CropFacts, Pace, measure_crop
-from napari_decant.images.crop._placement import placement_of
+from napari_decant.images.crop._placement import index_map, placement_of
 from napari_decant.images.crop._region import Region, Spacing, WorldMap, angles_of, place, spacing_for
 from napari_decant.images.crop._run import CropReport, channels_of, crop, plan_crop
 from napari_decant.images.crop._saved import SavedQuery
@@ -47,6 +47,7 @@ __all__ = [
     "check_target",
     "crop",
     "gpu_problem",
+    "index_map",
     "make_executor",
     "measure_crop",
     "place",

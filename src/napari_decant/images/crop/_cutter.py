@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -12,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from napari_decant.engine import (
     BatchSpec,
     ChunkPlanner,
+    CpuExecutor,
     MetadataCache,
     Plan,
     PlanLimits,
@@ -56,6 +58,7 @@ class Cutter:
         self.executor = make_executor(device, memory, workers)
         limits = PlanLimits(max_tile_bytes=max(1, min(256 << 20, memory // 4)))
         self.planner = ChunkPlanner(ZarrMetadata(cache=MetadataCache(64 << 20)), limits)
+        self._finish = weakref.finalize(self, _let_go, self.executor, self.planner)
 
     def plan(self, source: CropSource, resolution: SpatialResolution) -> Plan | None:
         """Find out what a crop reads; None for sources that are read by slices.
@@ -167,9 +170,8 @@ class Cutter:
             sample_block(native, part, level.shape, out[tuple(map(slice, start, stop))])
 
     def close(self) -> None:
-        """End the threads and let go of files."""
-        self.executor.close()
-        self.planner.metadata.close()
+        """End the threads and let go of files; a cutter that goes out of use does so by itself."""
+        self._finish()
 
     def __enter__(self) -> Self:
         return self
@@ -178,6 +180,11 @@ class Cutter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _let_go(executor: CpuExecutor, planner: ChunkPlanner) -> None:
+    executor.close()
+    planner.metadata.close()
 
 
 Corner = tuple[int, ...]

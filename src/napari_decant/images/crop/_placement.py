@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from napari_decant.images._affine import Placement, placed
 from napari_decant.images.crop._region import WorldMap
 from napari_decant.images.crop._source import CropSource
 from napari_decant.spatial import SpatialResolution
 
-__all__ = ["placement_of"]
+__all__ = ["index_map", "placement_of"]
+
+
+def index_map(
+    source: CropSource, resolution: SpatialResolution
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The map from an index of the crop to an index of level 0, of centres: linear part and offset.
+
+    Parameters
+    ----------
+    source : CropSource
+    resolution : SpatialResolution
+        Whole, or a part.
+    """
+    level = source.levels[resolution.level]
+    ratio, origin = np.asarray(level.scale_to_reference), np.asarray(level.origin_reference_index)
+    linear = np.asarray(resolution.output_to_source.linear) * ratio[:, None]
+    offset = np.asarray(resolution.output_to_source.offset) * ratio + origin
+    corner = np.asarray(resolution.grid_start, np.float64) + 0.5
+    return linear, offset + linear @ corner - 0.5
 
 
 def placement_of(source: CropSource, resolution: SpatialResolution, world: WorldMap) -> Placement:
@@ -23,13 +43,8 @@ def placement_of(source: CropSource, resolution: SpatialResolution, world: World
     world : WorldMap
         Of the source.
     """
-    level = source.levels[resolution.level]
+    linear, offset = index_map(source, resolution)
     rank, spatial = len(source.axes), list(source.spatial)
-    ratio, origin = np.asarray(level.scale_to_reference), np.asarray(level.origin_reference_index)
-    linear = np.asarray(resolution.output_to_source.linear) * ratio[:, None]
-    offset = np.asarray(resolution.output_to_source.offset) * ratio + origin
-    corner = np.asarray(resolution.grid_start, np.float64) + 0.5
-    offset = offset + linear @ corner - 0.5  # index of an element's centre to index of a voxel's centre
     to_world, shift = np.eye(rank), np.zeros(rank)
     for i in range(rank):
         if i not in spatial:
