@@ -52,6 +52,13 @@ def viewer(_viewer: napari.Viewer) -> Iterator[napari.Viewer]:
     settle(_viewer, 0.05)
 
 
+@pytest.fixture(autouse=True)
+def _no_other_viewer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for no viewer has none, though the one of other tests may be open still."""
+    if "viewer" not in request.fixturenames:
+        monkeypatch.setattr(napari, "current_viewer", lambda: None)
+
+
 @pytest.fixture
 def told() -> Callable[[], list[str]]:
     """What the user was told since the test began."""

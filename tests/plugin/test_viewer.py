@@ -18,9 +18,10 @@ import pytest
 import tifffile
 from qtpy.QtCore import QMimeData, QPointF, Qt, QTimer, QUrl
 from qtpy.QtGui import QDropEvent
-from qtpy.QtWidgets import QApplication, QDialog, QTreeWidget
+from qtpy.QtWidgets import QApplication
 from tests.plugin.helpers import handles_of, reads_of, write_folder, write_zip
-from tests.support.ngff import group_keys, image_keys, ramp
+from tests.plugin.test_chooser import choose, opened, rows, series
+from tests.support.ngff import image_keys, ramp
 from tests.support.tiffspec import TiffSpec
 from tests.support.tiffwriter import write_tiff
 
@@ -207,11 +208,11 @@ def test_a_03_the_file_is_free_once_its_last_layer_is_removed(
 
 
 @contextmanager
-def asynchronous() -> Iterator[None]:
-    """Let napari read in a thread, as `napari-decant view` does."""
+def slicing(asynchronous: bool) -> Iterator[None]:
+    """Let napari read in a thread, as `napari-decant view` does, or not."""
     from napari.settings import get_settings
 
-    get_settings().experimental.async_ = True
+    get_settings().experimental.async_ = asynchronous
     try:
         yield
     finally:
@@ -232,35 +233,57 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("stack") / "stack.zarr", keys)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["at once", "async"])
 def test_a_09_a_step_reads_the_chunks_of_its_plane_and_no_others(
-    viewer: napari.Viewer, stack: Path, monkeypatch: pytest.MonkeyPatch
+    viewer: napari.Viewer, stack: Path, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
 ) -> None:
-    viewer.open(str(stack), plugin="napari-decant")
-    settle(viewer, 0.2)
-    reads = reads_of(monkeypatch)
-    for z in (5, 6, 41):
+    with slicing(asynchronous):
+        viewer.open(str(stack), plugin="napari-decant")
+        settle(viewer, 0.2)
+        reads = reads_of(monkeypatch)
+        for z in (5, 6, 41):
+            reads.clear()
+            viewer.dims.set_current_step(0, z)
+            settle(viewer, 0.1)
+            plane = {f"{level}/c/{channel}/{z}/0/0" for level in (0, 1) for channel in (0, 1)}
+            found = [file for _, file in reads]
+            assert {f"1/c/{channel}/{z}/0/0" for channel in (0, 1)} <= set(found) <= plane
+            assert len(found) == len(set(found))
+        viewer.layers[1].visible = False
         reads.clear()
-        viewer.dims.set_current_step(0, z)
+        viewer.dims.set_current_step(0, 20)
         settle(viewer, 0.1)
-        plane = {f"{level}/c/{channel}/{z}/0/0" for level in (0, 1) for channel in (0, 1)}
-        found = [file for _, file in reads]
-        assert {f"1/c/{channel}/{z}/0/0" for channel in (0, 1)} <= set(found) <= plane
-        assert len(found) == len(set(found))
-    viewer.layers[1].visible = False
-    reads.clear()
-    viewer.dims.set_current_step(0, 20)
-    settle(viewer, 0.1)
-    assert {file for _, file in reads} <= {"0/c/0/20/0/0", "1/c/0/20/0/0"}
-    reads.clear()
-    viewer.dims.set_current_step(0, 41)  # seen before
-    settle(viewer, 0.1)
-    assert reads == []
+        assert {file for _, file in reads} <= {"0/c/0/20/0/0", "1/c/0/20/0/0"}
+        reads.clear()
+        viewer.dims.set_current_step(0, 41)  # seen before
+        settle(viewer, 0.1)
+        assert reads == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["at once", "async"])
+def test_scrolling_through_local_files_is_smooth(
+    viewer: napari.Viewer, stack: Path, asynchronous: bool
+) -> None:
+    with slicing(asynchronous):
+        viewer.open(str(stack), plugin="napari-decant")
+        settle(viewer, 0.2)
+        took = []
+        for z in range(8, 40):
+            begun = time.monotonic()
+            viewer.dims.set_current_step(0, z)
+            QApplication.processEvents()
+            took.append(time.monotonic() - begun)
+        assert np.median(took) < 0.1
+        settle(viewer, 0.1)
+        for channel, layer in enumerate(viewer.layers):
+            seen = layer._slice.image.raw.ravel()[0]
+            assert seen == ramp((2, 64, 256, 256), "uint8")[channel, 39, 0, 0]
 
 
 def test_a_09_slow_storage_does_not_stop_the_window(
     viewer: napari.Viewer, stack: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with asynchronous():
+    with slicing(True):
         viewer.open(str(stack), plugin="napari-decant")
         settle(viewer, 0.2)
         reads = reads_of(monkeypatch, delay=0.2)
@@ -286,51 +309,7 @@ def test_a_09_slow_storage_does_not_stop_the_window(
         )
 
 
-# --- questions and answers ------------------------------------------------------------------------------
-
-
-def answer(pick: Callable[[QTreeWidget], None], *, accept: bool = True) -> list[str]:
-    """Answer the next dialog of ours; returns what stood in it, once it was there."""
-    seen: list[str] = []
-
-    def act() -> None:
-        dialog = QApplication.activeModalWidget()
-        if not isinstance(dialog, QDialog):
-            QTimer.singleShot(50, act)
-            return
-        tree = dialog.findChild(QTreeWidget)
-        for row in range(tree.topLevelItemCount()):
-            item = tree.topLevelItem(row)
-            seen.append(" | ".join(item.text(column) for column in range(4)))
-        pick(tree)
-        dialog.accept() if accept else dialog.reject()
-
-    QTimer.singleShot(50, act)
-    return seen
-
-
-def test_a_04_several_images_are_asked_about(viewer: napari.Viewer, told: Told, tmp_path: Path) -> None:
-    keys = image_keys([ramp((2, 9, 8), "uint8")], path="0", name="overview")
-    keys |= image_keys([ramp((7, 6))], "yx", path="1", name="detail")
-    keys |= group_keys("", {"bioformats2raw.layout": 3}) | group_keys("OME", {"series": ["0", "1"]})
-    path = write_zip(tmp_path / "series.zarr.zip", keys)
-
-    def the_second(tree: QTreeWidget) -> None:
-        tree.clearSelection()  # said in full: a key held in an earlier test would add to the selection
-        tree.topLevelItem(1).setSelected(True)
-
-    seen = answer(the_second)
-    drop(viewer, path)
-    assert seen == ["0 - overview | z2 y9 x8 | uint8 | 1", "1 - detail | y7 x6 | uint16 | 1"]
-    assert [layer.name for layer in viewer.layers] == ["detail"]
-    assert f"{path} holds 2 images; 1 of them opened" in told()
-    answer(lambda tree: tree.selectAll())
-    drop(viewer, path)
-    assert [layer.name for layer in viewer.layers] == ["detail", "overview", "detail [1]"]
-    viewer.layers.clear()
-    answer(lambda tree: None, accept=False)
-    drop(viewer, path)
-    assert len(viewer.layers) == 0
+# --- what cannot be opened, and what else opens -------------------------------------------------------------
 
 
 def test_a_damaged_archive_says_so_in_one_sentence(viewer: napari.Viewer, told: Told, tmp_path: Path) -> None:
@@ -416,3 +395,31 @@ def test_without_a_display_the_demo_brings_its_own(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     check_demo(tmp_path / "out", ran.stdout)
+
+
+def test_dropping_and_the_file_menu_offer_images_in_a_dock(
+    viewer: napari.Viewer, qtbot, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from napari_decant.plugin._chooser import TITLE
+
+    name = f"{TITLE} (Decant)"  # what napari calls it where its menu opens it
+    drop(viewer, series(tmp_path / "dropped.zarr.zip"))
+    qt_viewer = viewer.window._qt_viewer
+    widget = viewer.window.dock_widgets[name]
+    assert widget.isVisible()
+    assert (len(rows(widget)), len(viewer.layers)) == (2, 0)
+    opened_file = series(tmp_path / "opened.zarr.zip")
+    monkeypatch.setattr(type(qt_viewer), "_open_file_dialog_uni", lambda self, caption: [str(opened_file)])
+    qt_viewer._open_files_dialog()
+    assert viewer.window.dock_widgets[name] is widget
+    assert widget.files.currentText() == "opened.zarr.zip"
+    choose(widget, "1 - detail")
+    widget.open.click()
+    assert opened(qtbot, widget, 1) == ["detail"]
+    settle(viewer, 0.2)
+    np.testing.assert_array_equal(viewer.layers[0]._slice.image.raw, ramp((7, 6)))
+    assert told() == []
+    viewer.layers.clear()
+    settle(viewer, 0.2)
+    viewer.window.remove_dock_widget(viewer.window._wrapped_dock_widgets[name])
+    settle(viewer, 0.2)

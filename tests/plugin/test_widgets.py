@@ -87,6 +87,22 @@ def test_panels_share_their_jobs_and_hand_archives_on(qtbot, viewer, dock, tmp_p
     assert any("Restore originals" in name for name in restore)
 
 
+def test_a_run_is_cancelled_in_the_activity_dock(qtbot, viewer, dock, tmp_path: Path) -> None:
+    from napari.utils.progress import progress
+
+    write_sparse_imagej(tmp_path / "big.tif", 600, 1024, 1024)
+    panel = dock("pack")
+    panel.add([tmp_path / "big.tif"])
+    settled(qtbot, panel, timeout=60_000)
+    panel.footer.main.click()
+    qtbot.waitUntil(lambda: panel.batch is not None and panel.batch.fraction > 0.01, timeout=60_000)
+    (bar,) = [one for one in progress._all_instances if one.desc.startswith("Packing 1 of 1")]
+    bar.cancel()  # what the button beside the bar does
+    settled(qtbot, panel, timeout=60_000)
+    assert not progress._all_instances
+    assert sorted(os.listdir(tmp_path)) == ["big.tif"]
+
+
 def test_settings_are_those_of_naparis_preferences(qtbot, viewer, dock, tmp_path: Path) -> None:
     panel = dock("pack")
     group = get_plugin_settings("napari-decant").archiving

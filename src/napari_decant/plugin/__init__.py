@@ -11,6 +11,7 @@ from napari_decant.plugin._view import view
 
 if TYPE_CHECKING:
     from napari_decant.plugin._chooser import ImageChooser
+    from napari_decant.plugin._settings import forget_reader, prefer_reader
     from napari_decant.plugin._widgets import (
         ExportWidget,
         InspectWidget,
@@ -19,15 +20,19 @@ if TYPE_CHECKING:
         VerifyWidget,
     )
     from napari_decant.plugin._writer import write_layers
+    from napari_decant.plugin.crop import CropWidget
 
 __all__ = [
+    "CropWidget",
     "ExportWidget",
     "ImageChooser",
     "InspectWidget",
     "PackWidget",
     "RestoreWidget",
     "VerifyWidget",
+    "forget_reader",
     "get_reader",
+    "prefer_reader",
     "run_demo",
     "sample_data",
     "view",
@@ -36,12 +41,15 @@ __all__ = [
 
 # Imported when they are wanted: reading an image needs no window of ours.
 _HOMES = {
+    "CropWidget": "crop",
     "ExportWidget": "_widgets",
     "ImageChooser": "_chooser",
     "InspectWidget": "_widgets",
     "PackWidget": "_widgets",
     "RestoreWidget": "_widgets",
     "VerifyWidget": "_widgets",
+    "forget_reader": "_settings",
+    "prefer_reader": "_settings",
     "write_layers": "_writer",
 }
 

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from napari import current_viewer
 from napari.utils.progress import cancelable_progress
 from qtpy.QtCore import QEventLoop, QThread, QTimer
 from qtpy.QtWidgets import QApplication
@@ -34,7 +33,11 @@ class DockBar:
 
     def __init__(self, title: str, stop: Callable[[], object], *, unit: str = "B") -> None:
         self._title = title
-        self._bar = _Cancelable(desc=title, total=0, unit=unit, unit_scale=True, unit_divisor=1000)
+        # Napari shows what stands behind the last "|"; more words would push Cancel out of the dock.
+        words = "{remaining} left, {rate_fmt}" if unit == "B" else "{remaining} left"
+        self._bar = _Cancelable(
+            desc=title, total=0, unit=unit, unit_scale=True, bar_format="{l_bar}{bar}| " + words
+        )
         self._bar.cancel_callback = stop
         self._showing = False
 
@@ -69,6 +72,8 @@ class _Cancelable(cancelable_progress):
 
 def _in_window() -> bool:
     """Whether this is the thread of a viewer's window, which would stand still."""
+    from napari import current_viewer
+
     app = QApplication.instance()
     return app is not None and QThread.currentThread() == app.thread() and current_viewer() is not None
 
@@ -108,13 +113,17 @@ def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str)
     begun = time.monotonic()
     bar: DockBar | None = None
 
+    making = False
+
     def look() -> None:
-        nonlocal bar
+        nonlocal bar, making
         if not thread.is_alive():
             loop.quit()
-            return
-        if time.monotonic() - begun > _PATIENCE:
-            bar = bar or DockBar(title, cancel.cancel)
+        elif time.monotonic() - begun > _PATIENCE and not making:
+            if bar is None:
+                making = True  # napari handles events while it makes a bar, and comes here again
+                bar = DockBar(title, cancel.cancel)
+                making = False
             for event in last:
                 bar.show(event.done, event.total)
 

@@ -10,10 +10,10 @@ import napari_decant.archive  # noqa: F401 - registers how archives of TIFFs kep
 from napari_decant.errors import ChoiceNeeded, DecantError
 from napari_decant.images import ImageEntry
 from napari_decant.plugin._layers import LayerData, layer_data
-from napari_decant.plugin._opened import OpenedImage
+from napari_decant.plugin._opened import OpenedImage, entry_key
 from napari_decant.plugin._watch import watch
 
-__all__ = ["Choose", "Tell", "read_for_napari", "read_layers"]
+__all__ = ["Choose", "Tell", "offer_in", "read_entry", "read_for_napari", "read_layers"]
 
 logger = logging.getLogger(__name__)
 _SHOWN_WARNINGS = 3
@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 
 
 def read_for_napari(locations: Sequence[str]) -> Sequence[LayerData | tuple[None]]:
-    """Read for a viewer: with a window, questions and errors are shown in it.
+    """Read for a viewer: with a window, errors and files of several images are shown in it.
 
     Returns
     -------
@@ -44,16 +44,44 @@ def read_for_napari(locations: Sequence[str]) -> Sequence[LayerData | tuple[None
         return [layer for location in locations for layer in read_layers(location)]
     from napari.utils.notifications import show_error
 
-    from napari_decant.plugin._chooser import choose_images
-
     layers: list[LayerData] = []
     for location in locations:
         try:
-            layers += read_layers(location, choose=choose_images)
+            layers += read_layers(location, choose=offer_in(viewer, location))
         except DecantError as error:
             show_error(str(error))
     watch(viewer)
     return layers or [(None,)]
+
+
+def offer_in(viewer: Any, location: str) -> Choose:
+    """Offer several images in the viewer's window, where the user opens them later; none open at once."""
+
+    def offer(message: str, entries: Sequence[ImageEntry]) -> Sequence[ImageEntry]:
+        from napari_decant.plugin._chooser import offer_images
+
+        offer_images(viewer, location, entries)
+        return ()
+
+    return offer
+
+
+def read_entry(location: str, entry: ImageEntry, tell: Tell) -> list[LayerData]:
+    """Open one of several images, with its labels.
+
+    Raises
+    ------
+    DecantError
+        It cannot be opened or shown.
+    """
+    opened = OpenedImage(location, entry_key(entry))
+    layers = _with_labels(opened, tell)
+    bare = entry.path.rpartition("/")[2]
+    if opened.image.name == bare != entry.path:  # a field of a plate has no name but its place
+        for _, keywords, kind in layers:
+            if kind == "image":
+                keywords["name"] = keywords["name"].replace(bare, entry.name, 1)
+    return layers
 
 
 def read_layers(location: str, *, choose: Choose | None = None, tell: Tell | None = None) -> list[LayerData]:
@@ -98,7 +126,7 @@ def _several(location: str, entries: list[ImageEntry], choose: Choose, tell: Tel
     failed: list[DecantError] = []
     for entry in chosen:
         try:
-            layers += _with_labels(OpenedImage(location, _which(entry)), tell)
+            layers += read_entry(location, entry, tell)
         except DecantError as error:
             failed.append(error)
     if failed and not layers:
@@ -119,10 +147,6 @@ def _usable(entries: Sequence[ImageEntry]) -> list[ImageEntry]:
 
 def _first_ones(message: str, entries: Sequence[ImageEntry]) -> Sequence[ImageEntry]:
     return _usable(entries)[:_MOST_AT_ONCE]
-
-
-def _which(entry: ImageEntry) -> str:
-    return f"{entry.path}#{entry.multiscale_index}" if entry.multiscale_index else entry.path
 
 
 def _labels(opened: OpenedImage) -> tuple[list[LayerData], list[str]]:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from napari_decant.errors import SourceChanged
-from napari_decant.images import Image, ImageLayer, LazyArray, open_image
+from napari_decant.images import Image, ImageEntry, ImageLayer, LazyArray, open_image
 from napari_decant.plugin._level_array import LevelArray
 
-__all__ = ["OpenedImage", "opened_behind"]
+__all__ = ["OpenedImage", "entry_key", "opened_behind"]
 
 _MAX_LAYERS = 32
 
@@ -58,6 +58,11 @@ class OpenedImage:
     def __del__(self) -> None:
         if getattr(self, "_session", None) is not None:
             self.close()
+
+    @property
+    def key(self) -> str:
+        """Which image it is, as `entry_key` has it."""
+        return self.image.path if self.which is None else self.which
 
     @property
     def is_open(self) -> bool:
@@ -161,6 +166,11 @@ def _without(level: LazyArray, axis: int) -> LazyArray:
     view = level.take(0, axis)
     assert isinstance(view, LazyArray)
     return view
+
+
+def entry_key(entry: ImageEntry) -> str:
+    """What names one of several images to `open_image`."""
+    return f"{entry.path}#{entry.multiscale_index}" if entry.multiscale_index else entry.path
 
 
 def _signature(layers: tuple[ImageLayer, ...]) -> list[list[tuple[tuple[int, ...], str]]]:

@@ -69,7 +69,7 @@ def open_viewer(*, show: bool) -> napari.Viewer:
 
 
 def add_to_viewer(viewer: napari.Viewer, path: Path) -> list[napari.layers.Layer]:
-    """Add what a path shows; several images are asked about in a dialog.
+    """Add what a path shows; several images are offered in the window, and none is added yet.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def add_to_viewer(viewer: napari.Viewer, path: Path) -> list[napari.layers.Layer
     """
     from napari.layers import Layer
 
-    from napari_decant.plugin._chooser import choose_images
-    from napari_decant.plugin._open import read_layers
+    from napari_decant.plugin._open import offer_in, read_layers
 
-    return [viewer.add_layer(Layer.create(*data)) for data in read_layers(str(path), choose=choose_images)]
+    found = read_layers(str(path), choose=offer_in(viewer, str(path)))
+    return [viewer.add_layer(Layer.create(*data)) for data in found]

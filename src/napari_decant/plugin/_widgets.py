@@ -9,12 +9,12 @@ from typing import Any
 
 import napari
 from napari.settings import get_plugin_settings
-from napari.utils import progress
-from napari.utils.notifications import show_info, show_warning
+from napari.utils.notifications import show_error, show_info, show_warning
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QApplication, QSizePolicy, QWidget
 
+from napari_decant.errors import DecantError
 from napari_decant.gui import (
     DARK,
     LIGHT,
@@ -29,6 +29,10 @@ from napari_decant.gui import (
     VerifyPanel,
     open_settings,
 )
+from napari_decant.gui.jobs import JobState
+from napari_decant.plugin._jobs import DockBar
+from napari_decant.plugin._view import add_to_viewer
+from napari_decant.plugin._watch import watch
 
 __all__ = [
     "ExportWidget",
@@ -48,7 +52,7 @@ _TITLES = {
     "inspect": "Inspect a file",
     "export": "Export to OME-Zarr",
 }
-_STEPS = 1000
+_STEPS = 100
 
 
 def napari_theme(name: str) -> Theme:
@@ -123,8 +127,13 @@ class _Seat:
         viewer.events.theme.connect(self._retheme)
 
     def open(self, paths: Sequence[Path]) -> None:
-        """Add images to the viewer."""
-        self.viewer.open([str(path) for path in paths], stack=False, plugin=_PLUGIN)
+        """Add images to the viewer: archives, and files that napari would not give to our reader."""
+        for path in paths:
+            try:
+                add_to_viewer(self.viewer, path)
+            except DecantError as error:
+                show_error(str(error))
+        watch(self.viewer)
 
     @staticmethod
     def _say(sentence: str, good: bool) -> None:
@@ -199,34 +208,42 @@ class _Docked:
             panel: Any = self
             if hasattr(panel, "cancel"):
                 panel.cancel()
+                panel._activity.close()
             _leave(key)
             panel.deleteLater()
 
 
 class _Activity:
-    """Shows the progress of a panel's runs in napari's activity dock."""
+    """Shows the progress of a panel's runs in napari's activity dock, where they can be cancelled, too."""
 
     def __init__(self, panel: Any, title: str) -> None:
         self._panel, self._title = panel, title
-        self._bar: Any = None
-        self._shown = 0
+        self._bar: DockBar | None = None
+        self._making = False
         panel.progressed.connect(self.update)
         panel.footer._timer.timeout.connect(self.update)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            bar, self._bar = self._bar, None
+            bar.close()
 
     def update(self) -> None:
         """Move the bar, make it or take it away."""
         batch = self._panel.batch
         if batch is None:
-            if self._bar is not None:
-                self._bar.close()
-                self._bar = None
+            self.close()
+            return
+        if self._making or self._panel._key is None:  # napari handles events while it makes a bar
             return
         if self._bar is None:
-            self._bar, self._shown = progress(total=_STEPS, desc=self._title), 0
-        now = int(_STEPS * batch.fraction)
-        if now > self._shown:
-            self._bar.update(now - self._shown)
-            self._shown = now
+            self._making = True
+            self._bar = DockBar(self._title, self._panel.cancel, unit="%")
+            self._making = False
+        over = batch.count(JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+        words = f"{self._title} {min(over + 1, len(batch)):,} of {len(batch):,}"
+        self._bar.show(_STEPS * batch.fraction, _STEPS, words)
 
 
 class PackWidget(_Docked, PackPanel):
