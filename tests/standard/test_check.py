@@ -15,7 +15,8 @@ from tests.support.servers import serve_http
 from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
 from napari_decant.cli import main
-from napari_decant.errors import StorageError, UsageError
+from napari_decant.errors import Cancelled, StorageError, UsageError
+from napari_decant.progress import CancelToken, Progress
 from napari_decant.standard import RULES, STANDARDS, CheckReport, Finding, check
 from napari_decant.stores import MemoryStore
 
@@ -456,3 +457,18 @@ def test_rules_are_data() -> None:
         assert rule.fix or rule.keyword == "MAY"
         assert set(rule.standards) <= set(STANDARDS)
         assert rule.standards
+
+
+def test_a_check_stops_between_two_stored_objects_and_tells_how_far_it_is() -> None:
+    cancel, seen = CancelToken(), []
+
+    def hear(event: Progress) -> None:
+        seen.append(event)
+        if event.stage == "read" and len(seen) > 1:
+            cancel.cancel()
+
+    with pytest.raises(Cancelled):
+        report_of(conforming(), progress=hear, cancel=cancel)
+    assert [event.stage for event in seen] == ["read", "read"], "before the third level, and the end"
+    report_of(conforming(), progress=seen.append)
+    assert (seen[-1].stage, seen[-1].done, seen[-1].total) == ("check", 1, 1)

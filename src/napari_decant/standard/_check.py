@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
-from napari_decant.errors import BudgetExceeded, DecantError, FormatError, UnsupportedOperation
+from napari_decant.errors import BudgetExceeded, Cancelled, DecantError, FormatError, UnsupportedOperation
 from napari_decant.ngff import ImageEntry, ListLimits, list_images
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.standard._facts import ImageFacts, collect_facts
@@ -47,9 +48,9 @@ def check(
     whole : bool
         Decode every chunk, and look at every shard.
     progress : callable, optional
-        Told after every image; the unit is images.
+        Told before every stored object that is looked at, and after every image.
     cancel : CancelToken, optional
-        Looked at before every image.
+        Looked at before every image, every rule and every stored object.
 
     Returns
     -------
@@ -102,21 +103,30 @@ def _check_store(
         return CheckReport(name, standard, (), (_refused(str(error)),))
     if not entries:
         return CheckReport(name, standard, (), (_refused(f"{store.uri} holds no Zarr image or array"),))
+    cancel = cancel or CancelToken()
     checked = []
     for number, entry in enumerate(entries):
-        if cancel is not None:
-            cancel.check()
+        cancel.check()
         facts = collect_facts(
             store, entry, standard, reader=reader, pixels=whole or number < _PIXEL_IMAGES, whole=whole
         )
-        checked.append(_image_check(facts, entry))
+        facts.step = _step(progress, cancel)
+        checked.append(_image_check(facts, entry, cancel))
         progress(Progress("check", number + 1, len(entries), entry.name, "images"))
-    at_store = _findings(StoreFacts(store, reader), STORE_RULES, standard)
+    at_store = _findings(StoreFacts(store, reader), STORE_RULES, standard, cancel)
     return CheckReport(name, standard, tuple(checked), at_store)
 
 
-def _image_check(facts: ImageFacts, entry: ImageEntry) -> ImageCheck:
-    findings = _findings(facts, IMAGE_RULES, facts.standard)
+def _step(progress: ProgressCallback, cancel: CancelToken) -> Callable[[str, int, int], None]:
+    def step(path: str, number: int, count: int) -> None:
+        cancel.check()
+        progress(Progress("read", number, count, path, "objects"))
+
+    return step
+
+
+def _image_check(facts: ImageFacts, entry: ImageEntry, cancel: CancelToken) -> ImageCheck:
+    findings = _findings(facts, IMAGE_RULES, facts.standard, cancel)
     base = facts.base
     return ImageCheck(
         path=facts.path,
@@ -131,13 +141,16 @@ def _image_check(facts: ImageFacts, entry: ImageEntry) -> ImageCheck:
     )
 
 
-def _findings(facts: Any, rules: tuple[Rule, ...], standard: str) -> tuple[Finding, ...]:
+def _findings(facts: Any, rules: tuple[Rule, ...], standard: str, cancel: CancelToken) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for rule in rules:
+        cancel.check()
         if standard not in rule.standards:
             continue
         try:
             found += [Finding.of(rule, outcome) for outcome in rule.check(facts)]
+        except Cancelled:
+            raise
         except DecantError as error:
             # reading failed underneath: B1 names the place, here the rule is only left open
             found.append(Finding.of(rule, Outcome(None, "", because=f"it could not be looked at: {error}")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -78,6 +78,9 @@ class ImageFacts:
         Whether chunks may be read for this image.
     whole : bool
         Whether every chunk is decoded instead of a sample.
+    step : callable
+        Called before each stored object with the level's path, its number and how many are looked at; may
+        raise to stop.
     entry : dict
         The multiscales entry; empty for a plain array.
     axes : list of dict
@@ -95,6 +98,7 @@ class ImageFacts:
     node: Node | None = None
     pixels: bool = True
     whole: bool = False
+    step: Callable[[str, int, int], None] = field(default=lambda path, number, count: None, repr=False)
     entry: dict[str, Any] = field(default_factory=dict)
     axes: list[dict[str, Any]] = field(default_factory=list)
     levels: list[LevelFacts] = field(default_factory=list)

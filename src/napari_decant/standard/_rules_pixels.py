@@ -136,17 +136,22 @@ class Walk:
         self.chunks = math.prod(meta.grid_shape)
         self.left = math.inf if facts.whole else SAMPLE_BYTES
         grid = tuple(-(-n // s) for n, s in zip(meta.shape, meta.object_shape, strict=True))
-        for index in self._chosen(grid):
+        chosen = max(1, min(math.prod(grid), self._most(math.prod(grid))))
+        for number, index in enumerate(self._chosen(grid)):
+            facts.step(level.path, number, chosen)
             self._look_at(index)
             if len(self.broken) >= REPORTED:
                 break
+
+    def _most(self, count: int) -> int:
+        return count if self.facts.whole else REMOTE_OBJECTS if self.facts.store.remote else OBJECTS
 
     def _chosen(self, grid: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Positions of objects: the last first, which is the one that clipping and a kill spoil."""
         count = math.prod(grid)
         if count == 0:
             return
-        most = count if self.facts.whole else REMOTE_OBJECTS if self.facts.store.remote else OBJECTS
+        most = self._most(count)
         numbers = range(count) if count <= most else np.linspace(0, count - 1, most, dtype=np.int64)
         for number in itertools.chain([count - 1], (n for n in numbers if n != count - 1)):
             yield tuple(int(i) for i in np.unravel_index(int(number), grid)) if grid else ()
