@@ -61,7 +61,7 @@ class InspectPanel(Intake):
         self._notice: Notice | None = None
         self._build()
         desk.bridge.changed.connect(self._on_job)
-        self._refresh()
+        self.refresh()
 
     def _build(self) -> None:
         gap = self.fontMetrics().height() // 2
@@ -132,7 +132,8 @@ class InspectPanel(Intake):
         self._top.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
         self.members.set_narrow(narrow)
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """See `Intake.refresh`."""
         shown = self.shown is not None
         self.page.setVisible(shown)
         self.drop.set_strip(shown)
@@ -156,7 +157,7 @@ class InspectPanel(Intake):
             self._choose(index)
         else:
             self.chooser.setCurrentIndex(index)
-        self._refresh()
+        self.refresh()
 
     def _choose(self, index: int) -> None:
         name = self.chooser.itemData(index)
@@ -178,7 +179,7 @@ class InspectPanel(Intake):
             self._say("" if job.failure.cancelled else job.failure.message)
         else:
             self.show_inspection(job.result)
-        self._refresh()
+        self.refresh()
 
     def _say(self, text: str) -> None:
         if self._notice is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +20,11 @@ __all__ = ["Intake", "paths_of"]
 _NARROW = 44  # in heights of the font
 
 
-class Intake(QWidget):
+class _PanelMeta(type(QWidget), ABCMeta):  # type: ignore[misc]
+    """Lets a widget have abstract methods."""
+
+
+class Intake(QWidget, metaclass=_PanelMeta):
     """A panel that files are dropped on, picked for, or pasted into.
 
     Parameters
@@ -45,23 +50,32 @@ class Intake(QWidget):
         self.desk, self.look = desk, desk.look
         self._narrow: bool | None = None
         title, text, short = self.DROP
-        self.drop = DropArea(
-            self.look,
-            title,
-            text,
-            short,
-            [
-                Action("Add &files…", "add-file", "Choose files (Ctrl+O)", self.pick_files),
-                Action("Add f&older…", "add-folder", "Choose a folder (Ctrl+Shift+O)", self.pick_folder),
-            ],
-        )
+        self.drop = DropArea(self.look, title, text, short, self.ways_in())
         self._news = QVBoxLayout()
         self.look.changed.connect(self._restyle)
         self._restyle()
 
+    @abstractmethod
     def add(self, paths: Sequence[Path]) -> None:
         """Take files and folders in."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Bring buttons and areas in line with what there is."""
+
+    def ways_in(self) -> list[Action]:
+        """Buttons for those who would rather pick than drop."""
+        return [
+            Action("Add &files…", "add-file", "Choose files (Ctrl+O)", self.pick_files),
+            Action("Add f&older…", "add-folder", "Choose a folder (Ctrl+Shift+O)", self.pick_folder),
+        ]
+
+    def take(self, data: Any) -> bool:
+        """Take in what was dropped or pasted; False if there is nothing for this panel."""
+        paths = paths_of(data)
+        if paths:
+            self.add(paths)
+        return bool(paths)
 
     def _restyle(self) -> None:
         self.setStyleSheet(style_sheet(self.look.theme))
@@ -97,18 +111,13 @@ class Intake(QWidget):
         if event.matches(QKeySequence.StandardKey.Open):
             self.pick_files()
         elif event.matches(QKeySequence.StandardKey.Paste):
-            self._paste()
+            self.take(QGuiApplication.clipboard().mimeData())
         elif event.key() == Qt.Key.Key_O and event.modifiers() == (
             Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
         ):
             self.pick_folder()
         else:
             super().keyPressEvent(event)
-
-    def _paste(self) -> None:
-        paths = paths_of(QGuiApplication.clipboard().mimeData())
-        if paths:
-            self.add(paths)
 
     def dragEnterEvent(self, event: Any) -> None:  # noqa: N802
         if event.mimeData().hasUrls():
@@ -120,10 +129,8 @@ class Intake(QWidget):
 
     def dropEvent(self, event: Any) -> None:  # noqa: N802
         self.drop.set_hot(False)
-        paths = paths_of(event.mimeData())
-        if paths:
+        if self.take(event.mimeData()):
             event.acceptProposedAction()
-            self.add(paths)
 
     def note(self, text: str, *actions: Action, kind: str = "info", closable: bool = True) -> Notice:
         """Show a message above everything else; one of the same words only once."""

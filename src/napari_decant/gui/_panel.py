@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qtpy.QtCore import QPoint, Qt, QTimer, QUrl, Signal
 from qtpy.QtGui import QDesktopServices, QGuiApplication
-from qtpy.QtWidgets import QMenu, QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._endings import Ending
 from napari_decant.gui._footer import Footer
-from napari_decant.gui._intake import Intake
+from napari_decant.gui._looking import Looking
+from napari_decant.gui._menu import pop_up
 from napari_decant.gui._options import Options
 from napari_decant.gui._row import Mark, Row
 from napari_decant.gui._table import Table
-from napari_decant.gui._widgets import Action, Card, Notice, label
-from napari_decant.gui.jobs import Batch, Job, JobState, Task
+from napari_decant.gui._widgets import Action, Card, label
+from napari_decant.gui.jobs import Batch, Job, JobState
 
 __all__ = ["JobPanel", "Summary"]
 
@@ -37,17 +39,10 @@ class Summary:
     actions: Sequence[Action] = ()
 
 
-@dataclass
-class _Look:
-    """A short job that looks at files, and who wants to hear of it."""
-
-    part: Callable[[Any], object]
-    end: Callable[[Job], object]
-    notice: Notice | None
-
-
-class JobPanel(Intake):
+class JobPanel(Looking):
     """A table of files, a button that works on them, and what came of it.
+
+    A panel of a verb says what is abstract here: its form, its button, its work and its words.
 
     Parameters
     ----------
@@ -63,7 +58,6 @@ class JobPanel(Intake):
         super().__init__(desk, parent)
         self.batch: Batch | None = None
         self._rows: dict[int, Row] = {}
-        self._looks: dict[int, _Look] = {}
         self._feed: Iterator[tuple[Row, Job, str]] = iter(())
         self._feeding = False
         self._folders: set[str] = set()
@@ -73,35 +67,34 @@ class JobPanel(Intake):
         self._soon.timeout.connect(self.refresh)
         self.card: Card | None = None
         self._build()
-        desk.bridge.changed.connect(self._on_job)
-        desk.bridge.parted.connect(self._on_part)
+        desk.bridge.changed.connect(self._on_work)
         self.refresh()
 
     # --- what a panel adds ---
 
+    @abstractmethod
     def options(self) -> Options:
         """The form of this panel."""
-        raise NotImplementedError
 
+    @abstractmethod
     def main(self) -> tuple[str, str, bool]:
         """Words, tooltip and whether there is anything to do, for the main button."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self) -> None:
         """Do what the main button says."""
-        raise NotImplementedError
 
+    @abstractmethod
     def done(self, row: Row, job: Job) -> None:
         """Show the result of a job in its row; it may have failed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self, batch: Batch) -> Summary:
         """What to say at the end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def row_actions(self, row: Row) -> list[Action]:
         """What can be done with a row, for its menu, besides removing it."""
-        raise NotImplementedError
 
     # --- putting it together ---
 
@@ -156,57 +149,6 @@ class JobPanel(Intake):
         self._box.setStretch(1, 0 if some else 1)
         if not some:
             self.detail.hide()
-
-    # --- looking ---
-
-    def look_at(
-        self,
-        task: Task,
-        text: str,
-        part: Callable[[Any], object] = lambda part: None,
-        end: Callable[[Job], object] = lambda job: None,
-    ) -> Job:
-        """Run a short job; ``text`` is shown while it lasts, with a way to stop it."""
-        job = Job("look", text, task)
-        notice = None
-        if text:
-            stop = Action("Stop", "cancelled", "Stop looking", lambda: self.desk.runner.cancel([job]))
-            notice = self.note(f"{text}…", stop, closable=False)
-        self._looks[job.id] = _Look(part, end, notice)
-        self.desk.runner.submit([job], self.desk.runner.LOOK)
-        return job
-
-    def _on_part(self, job: Job, part: Any) -> None:
-        look = self._looks.get(job.id)
-        if look is not None:
-            look.part(part)
-
-    def _on_job(self, job: Job) -> None:
-        look = self._looks.get(job.id)
-        if look is not None:
-            self._on_look(job, look)
-        elif job.id in self._rows:
-            self._on_work(job)
-
-    def _on_look(self, job: Job, look: _Look) -> None:
-        if not job.state.over:
-            if look.notice is not None and job.stage:
-                look.notice.set_text(f"{job.title}: {100 * job.fraction:.0f} %…")
-            return
-        self.desk.bridge.catch_up()
-        del self._looks[job.id]
-        if look.notice is not None:
-            look.notice.put_away()
-        if job.failure is not None and not job.failure.cancelled:
-            self.note(job.failure.message, kind="bad")
-        look.end(job)
-        self.desk.jobs.forget([job])
-        self.refresh()
-
-    @property
-    def looking(self) -> bool:
-        """Whether a short job is under way."""
-        return bool(self._looks)
 
     # --- working ---
 
@@ -265,7 +207,9 @@ class JobPanel(Intake):
         self.progressed.emit()
 
     def _on_work(self, job: Job) -> None:
-        row = self._rows[job.id]
+        row = self._rows.get(job.id)
+        if row is None:
+            return
         if self.batch is not None:
             self.batch.update(job)
         if job.state is JobState.RUNNING:
@@ -357,8 +301,6 @@ class JobPanel(Intake):
 
     def _show_menu(self, point: QPoint, row: Row) -> None:
         chosen = self.table.chosen()
-        menu = QMenu(self)
-        menu.setToolTipsVisible(True)
         actions = self.row_actions(row)
         if any(self.busy(each) for each in chosen):
             tip = "Stop the work on it"
@@ -367,12 +309,7 @@ class JobPanel(Intake):
         if not any(self.busy(each) for each in chosen):
             tip = "Take it off this list; no file is touched"
             actions.append(Action("Remove from list", "close", tip, lambda: self.remove(chosen)))
-        for action in actions:
-            made = menu.addAction(self.look.icon(action.icon), action.text)
-            made.setToolTip(action.tip)
-            made.triggered.connect(lambda checked=False, run=action.run: run())
-        menu.popup(point)
-        self.menu = menu
+        self.menu = pop_up(self, self.look, actions, point)
 
     def show_in_folder(self, path: Path) -> None:
         """Open the folder of a file in the system's file manager."""

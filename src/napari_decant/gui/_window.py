@@ -22,7 +22,6 @@ from qtpy.QtWidgets import (
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._export import ExportPanel
 from napari_decant.gui._inspect import InspectPanel
-from napari_decant.gui._intake import paths_of
 from napari_decant.gui._pack import PackPanel
 from napari_decant.gui._panel import JobPanel
 from napari_decant.gui._restore import RestorePanel
@@ -171,10 +170,8 @@ class Window(QMainWindow):
     def dropEvent(self, event: Any) -> None:  # noqa: N802
         panel = self.stack.currentWidget()
         panel.drop.set_hot(False)
-        paths = paths_of(event.mimeData())
-        if paths:
+        if panel.take(event.mimeData()):
             event.acceptProposedAction()
-            panel.add(paths)
 
     def _retitle(self) -> None:
         """Show the progress in the title, which the task bar shows too."""
