@@ -5,6 +5,8 @@ from napari_decant.gui.jobs._model import Failure, Job, JobList, JobState, Task
 from napari_decant.gui.jobs._process import InlineWorker, Worker, WorkerProcess
 from napari_decant.gui.jobs._rows import (
     ArchiveRow,
+    Checked,
+    CheckLine,
     Exported,
     ExportRow,
     Inspection,
@@ -22,6 +24,8 @@ from napari_decant.stores._partial import Leftover
 __all__ = [
     "ArchiveRow",
     "Batch",
+    "CheckLine",
+    "Checked",
     "Context",
     "ExportRow",
     "Exported",

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArchiveRow",
+    "CheckLine",
+    "Checked",
     "ExportRow",
     "Exported",
     "Inspection",
@@ -137,6 +139,68 @@ class Exported:
     verdict: str
     unmet: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """One line of a check's table.
+
+    Attributes
+    ----------
+    name : str
+        A rule with its sentence, or an image.
+    icon : {"rule", "image", ""}
+    found : str
+        The value found, and what to do, in a sentence.
+    status : {"fail", "warn", "pass", "skip"}
+    detail : str
+        Everything known.
+    below : tuple of CheckLine
+    more : int
+        Lines below that were left out.
+    """
+
+    name: str
+    icon: str
+    found: str
+    status: str
+    detail: str
+    below: tuple[CheckLine, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A location that was checked against the array standard.
+
+    Attributes
+    ----------
+    location, name : str
+        Path or address, and its last part.
+    standard : str
+        Version.
+    images, failed, warned : int
+        Images, broken rules, recommendations that are not met.
+    sentence : str
+        The verdict.
+    lines : tuple of CheckLine
+    text : str
+        For the clipboard.
+    html, json : bytes
+        The reports, compressed by zlib: a plate has very many findings.
+    """
+
+    location: str
+    name: str
+    standard: str
+    images: int
+    failed: int
+    warned: int
+    sentence: str
+    lines: tuple[CheckLine, ...]
+    text: str
+    html: bytes
+    json: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from napari_decant import archive
 from napari_decant.archive import BatchReport, BatchRow, Deletion, PlanRow, RestoreReport, VerifyReport
 from napari_decant.archive._plan import find_tiffs
 from napari_decant.errors import DecantError, UsageError
+from napari_decant.gui.jobs._check import check, stores_below, write_checks
 from napari_decant.gui.jobs._export import export, export_rows
 from napari_decant.gui.jobs._inspect import inspect
 from napari_decant.gui.jobs._leftovers import find_leftovers, remove_leftovers
@@ -23,10 +24,12 @@ from napari_decant.gui.jobs._worker import Context
 from napari_decant.progress import Progress
 
 __all__ = [
+    "check",
     "delete_originals",
     "export",
     "find_archives",
     "find_leftovers",
+    "find_stores",
     "inspect",
     "list_members",
     "pack",
@@ -37,6 +40,7 @@ __all__ = [
     "taken",
     "verify",
     "warm",
+    "write_checks",
     "write_reports",
 ]
 
@@ -256,3 +260,8 @@ def plan_export(
 ) -> int:
     """Plan exports: lists of `ExportRow` as parts; returns the count."""
     return _in_parts(export_rows(paths, output, suffix, quantize, context), context.part)
+
+
+def find_stores(context: Context, paths: Sequence[Path]) -> int:
+    """Find what can be checked at and below paths: lists of paths as parts; returns the count."""
+    return _in_parts(stores_below(context, paths), context.part)
