@@ -113,6 +113,7 @@ class Gpu:
         self.count = 1
         self.status = 0  # what asking for devices answers
         self.used = self.peak = self.pinned = 0
+        self.lockable = 1 << 40
         self.blocks: dict[int, int] = {}
         self.locked: dict[int, int] = {}
         self.streams: dict[int, Stream] = {}
@@ -155,27 +156,29 @@ def module(compiler, *, memory=64 << 20, delay=0.0):
         def __init__(self, ptr, size, owner, device_id=-1):
             self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
 
-    class Pinned:
+    class PinnedMemory:
         def __init__(self, size):
+            if gpu.pinned + size > gpu.lockable:
+                raise RuntimeFailure(2, "cudaErrorMemoryAllocation: out of memory")
             self.raw = np.full(size, 0xCD, np.uint8)
             self.address = self.raw.ctypes.data
             gpu.pinned += size
             gpu.locked[self.address] = size
 
-        def __buffer__(self, flags):
-            return memoryview(self.raw)
-
         def __del__(self):
+            if not hasattr(self, "address"):
+                return
             self.raw[:] = 0xEE  # whoever still reads it shall see
             gpu.pinned -= len(self.raw)
             del gpu.locked[self.address]
 
-    class PinnedMemoryPool:
-        def malloc(self, size):
-            return Pinned(size)
+    class PinnedMemoryPointer:
+        def __init__(self, mem, offset):
+            assert offset == 0
+            self.mem = mem
 
-        def free_all_blocks(self):
-            pass
+        def __buffer__(self, flags):
+            return memoryview(self.mem.raw)
 
     def memcpy_async(target, source, n, kind, stream):
         stream = gpu.streams[stream]
@@ -258,7 +261,8 @@ def module(compiler, *, memory=64 << 20, delay=0.0):
         Memory=Memory,
         UnownedMemory=UnownedMemory,
         MemoryPointer=MemoryPointer,
-        PinnedMemoryPool=PinnedMemoryPool,
+        PinnedMemory=PinnedMemory,
+        PinnedMemoryPointer=PinnedMemoryPointer,
         Device=Device,
         Stream=type("Stream", (Stream,), {"gpu": gpu, "null": None}),
         Event=Event,

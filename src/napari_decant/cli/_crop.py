@@ -16,6 +16,7 @@ from napari_decant.cli._common import (
     app,
     cancel,
     clear,
+    complain,
     human_size,
     parse_size,
     progress_for,
@@ -110,7 +111,7 @@ def crop(
         wanted = asked.query(source, sampler, sampler_given=any((filter_, boundary, constant is not None)))
         limit = parse_size(memory)
         if dry_run:
-            _tell(plan_crop(opened, wanted, dtype=dtype, memory=limit), json, planned=True)
+            _tell(plan_crop(opened, wanted, dtype=dtype, device=device, memory=limit), json, planned=True)
             return 0
         if save_query is not None:
             _save(wanted, source, dtype, save_query, overwrite)
@@ -331,6 +332,8 @@ def _tell(report: CropReport, as_json: bool, *, planned: bool) -> None:
         say_json({"ok": True, **report.to_json()})
         return
     facts = report.facts
+    for warning in facts.warnings:
+        complain(warning)
     extents = " x ".join(map(str, facts.shape))
     how = "resampled" if facts.resampled else "voxels copied"
     about = "" if facts.exact else "about "
@@ -339,7 +342,8 @@ def _tell(report: CropReport, as_json: bool, *, planned: bool) -> None:
         if facts.chunks is not None
         else f"{about}{human_size(facts.decoded_bytes)} to read"
     )
-    line = f"{extents} {facts.dtype}, level {facts.level}, {how}; {reads}"
+    where = "" if facts.device == "CPU" else f" on {facts.device}"
+    line = f"{extents} {facts.dtype}, level {facts.level}, {how}{where}; {reads}"
     if planned:
         say(
             f"{line}, {human_size(facts.output_bytes)} result, {human_size(facts.memory)} of memory as an"

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from napari_decant.engine._budget import ByteGate, MemoryBudget
 from napari_decant.engine._convert import check_conversion
-from napari_decant.engine._limits import CpuLimits, parse_dtype
+from napari_decant.engine._executor import Executor
+from napari_decant.engine._limits import CpuLimits
 from napari_decant.engine._memory import BufferPool
-from napari_decant.engine._plan import CopyOutput, Plan, TiledOutput
+from napari_decant.engine._plan import Plan, TiledOutput
 from napari_decant.engine._reader import FileReader
 from napari_decant.engine._run import Run
-from napari_decant.engine._stats import Stats
 from napari_decant.engine._tools import Tools
 from napari_decant.engine._waves import slot_size, tile_need
 from napari_decant.engine._workers import WorkerPool
-from napari_decant.errors import UsageError
 from napari_decant.progress import CancelToken
 
 __all__ = ["CpuExecutor"]
@@ -31,7 +27,7 @@ _HERE_BYTES: Final = 384 << 10
 _KNOB: Final = "max_memory_bytes"
 
 
-class CpuExecutor:
+class CpuExecutor(Executor):
     """Executes plans in threads, within a memory limit.
 
     Parameters
@@ -46,6 +42,7 @@ class CpuExecutor:
     """
 
     def __init__(self, reader: FileReader | None = None, limits: CpuLimits | None = None) -> None:
+        super().__init__()
         self.reader = reader if reader is not None else FileReader()
         self._owns_reader = reader is None
         self.limits = limits if limits is not None else CpuLimits()
@@ -54,15 +51,6 @@ class CpuExecutor:
         self._workers = WorkerPool(self.limits.workers, "decode")
         gate = ByteGate(max(1, min(64 << 20, self.limits.max_memory_bytes // 8)))
         self._tools = Tools(self.reader, self._workers, gate, self.buffers)
-        self._lock = threading.Lock()
-        self._stats = Stats()
-
-    def stats(self) -> Stats:
-        """Return what all finished plans took, together."""
-        total = Stats()
-        with self._lock:
-            total.add(self._stats)
-        return total
 
     def working_bytes(
         self, plan: Plan, targets: Sequence[np.dtype[Any] | None], room: int | None = None
@@ -111,20 +99,11 @@ class CpuExecutor:
         group_done: Callable[[Run, int], None] | None = None,
     ) -> Run:
         """Prepare a plan; memory is the caller's to promise. See `Run`, whose ``start`` begins it."""
+        self._check_shapes(plan, outputs)
         for output, out in zip(plan.outputs, outputs, strict=True):
             if output is not None and out is not None:
-                if out.shape != output.shape:
-                    raise UsageError(
-                        f"an output of shape {out.shape} was given where {output.shape} is planned"
-                    )
                 check_conversion(plan.arrays[output.array].meta.native_dtype, out.dtype)
-
-        def count(run: Run) -> None:
-            with self._lock:
-                self._stats.add(run.stats)
-            done(run)
-
-        return Run(plan, outputs, self._tools, slot_bytes, count, groups, group_done)
+        return Run(plan, outputs, self._tools, slot_bytes, self._counted(done), groups, group_done)
 
     def run(
         self,
@@ -159,58 +138,21 @@ class CpuExecutor:
         Cancelled
             The token was cancelled.
         """
-        for error in plan.errors:
-            if error is not None:
-                raise error
-        outputs = [output for output in plan.outputs if output is not None]
-        if out is not None:
-            targets, made = [array.dtype for array in out], 0
-        else:
-            targets = [self._own_dtype(plan, output, dtype) for output in outputs]
-            made = sum(
-                math.prod(output.shape) * target.itemsize
-                for output, target in zip(outputs, targets, strict=True)
-            )
+        targets, sizes = self._targets(plan, dtype, out)
+        made = 0 if out is not None else sum(sizes)
         self.memory.check(made + 1, "the output")
         working, held = self.working_bytes(plan, targets, self.limits.max_memory_bytes - made)
         need = made + working
         self.memory.take(need, "the output with what it takes to make it")
         try:
-            arrays = (
-                list(out)
-                if out is not None
-                else [np.empty(output.shape, target) for output, target in zip(outputs, targets, strict=True)]
-            )
-            self._wait(plan, arrays, held, cancel)
+            shapes = [output.shape for output in plan.outputs if output is not None]
+            arrays = list(out if out is not None else map(np.empty, shapes, targets))
+            summary = plan.summary
+            few = summary.chunks == 1 and not summary.resampled and summary.decoded_bytes <= _HERE_BYTES
+            self._wait(lambda done: self.prepare(plan, arrays, held, done), cancel, here=few)
         finally:
             self.memory.give(need)
         return arrays
-
-    @staticmethod
-    def _own_dtype(plan: Plan, output: CopyOutput | TiledOutput, dtype: DTypeLike | None) -> np.dtype[Any]:
-        return plan.arrays[output.array].meta.native_dtype if dtype is None else parse_dtype(dtype)
-
-    def _wait(self, plan: Plan, arrays: list[NDArray[Any]], held: int, cancel: CancelToken | None) -> None:
-        finished = threading.Event()
-        run = self.prepare(plan, arrays, held, lambda _: finished.set())
-        if (
-            plan.summary.chunks == 1
-            and not plan.summary.resampled
-            and plan.summary.decoded_bytes <= _HERE_BYTES
-        ):
-            if cancel is not None:
-                cancel.check()
-            run.run_here()
-        else:
-            run.start()
-        while not finished.wait(None if cancel is None else 0.05):
-            if cancel is not None and cancel.cancelled:
-                run.cancel()
-        if cancel is not None:
-            cancel.check()
-        for error in run.errors:
-            if error is not None:
-                raise error
 
     def close(self) -> None:
         """Finish running plans and end the threads."""
@@ -218,11 +160,3 @@ class CpuExecutor:
             self.reader.close()
         self._workers.close()
         self.buffers.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_decant.engine.cuda._device import CudaDevice
-from napari_decant.errors import BudgetExceeded
+from napari_decant.errors import BudgetExceeded, DeviceUnavailable
 
 __all__ = ["DeviceBuffers", "Staging", "round_up"]
 
@@ -70,7 +70,7 @@ class DeviceBuffers:
             self._lent += size
         try:
             if memory is None:
-                memory = self._device.allocate(size)
+                memory = self._allocate(size)
             else:  # whoever had it may have work queued that still reads it
                 self._device.follow_default_stream()
             owner = _Owner()
@@ -80,6 +80,13 @@ class DeviceBuffers:
             with self._lock:
                 self._lent -= size
             raise
+
+    def _allocate(self, size: int) -> Any:
+        try:
+            return self._device.allocate(size)
+        except DeviceUnavailable:
+            self.clear()  # another program may have taken what was free; what is kept for later goes first
+            return self._device.allocate(size)
 
     def give(self, holder: list[Any]) -> None:
         """Take back the one buffer of a list, so that the caller keeps no name for it."""
@@ -158,8 +165,9 @@ class Staging:
                 raise
             if found is not None:
                 return buffer
-            self._forget(buffer.nbytes)
-            del buffer, event, drop
+            size_before = buffer.nbytes
+            del buffer, event, drop  # freed before it is counted as gone
+            self._forget(size_before)
         try:
             return self._device.pinned(size)
         except BaseException:
@@ -188,11 +196,9 @@ class Staging:
         with self._changed:
             held = list(self._idle)
             self._idle.clear()
-        for buffer, event in held:
-            try:
-                if event is not None:
-                    self._device.wait(event)
-            finally:
-                self._forget(buffer.nbytes)
-        del held
-        self._device.free_pinned()
+        if held:
+            self._device.settle()
+        sizes = [buffer.nbytes for buffer, _ in held]
+        held.clear()
+        for size in sizes:
+            self._forget(size)

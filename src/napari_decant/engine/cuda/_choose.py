@@ -80,5 +80,7 @@ def choose_executor(
         _log.info("no GPU is used: %s", error)
         return CpuExecutor(reader, cpu), str(error)
     made.fallback = CpuExecutor(shared, cpu)
+    if cpu.max_memory_bytes == cuda_limits.max_memory_bytes:
+        made.fallback.memory = made.host_memory  # one limit for both, whichever works
     made.owns_reader = reader is None
     return made, made.device.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -57,6 +58,8 @@ class CudaDevice:
     name : str
     capability : int
         Compute capability: 90 for 9.0.
+    failed : bool
+        Whether a call failed for another reason than memory; CUDA then refuses all later ones too.
 
     Raises
     ------
@@ -71,7 +74,7 @@ class CudaDevice:
             cupy.cuda.driver.CUDADriverError,
             cupy.cuda.memory.OutOfMemoryError,
         )
-        self.name = f"GPU {index}"
+        self.name, self.failed = f"GPU {index}", False
         try:
             count = cupy.cuda.runtime.getDeviceCount()
         except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -86,7 +89,6 @@ class CudaDevice:
             self.capability = 10 * properties["major"] + properties["minor"]
             # work of others, on the default stream, neither waits for ours nor holds it up
             self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._pinned = cupy.cuda.PinnedMemoryPool()
         self._kernels: dict[str, Any] = {}
 
     def _why(self, error: Exception) -> str:
@@ -110,6 +112,8 @@ class CudaDevice:
             with self._device:
                 yield
         except self._failures as error:
+            memory = isinstance(error, MemoryError) or getattr(error, "status", None) == _NO_MEMORY
+            self.failed = self.failed or not memory
             raise DeviceUnavailable(self._why(error)) from error
 
     def memory(self) -> tuple[int, int]:
@@ -131,13 +135,23 @@ class CudaDevice:
             return self._cupy.ndarray((memory.size,), np.uint8, memptr=cuda.MemoryPointer(lent, 0))
 
     def pinned(self, nbytes: int) -> NDArray[np.uint8]:
-        """Allocate page-locked memory of the machine: what is copied from it need not be waited for."""
-        with self._used():
-            return np.frombuffer(self._pinned.malloc(nbytes), np.uint8, nbytes)
+        """Allocate page-locked memory of the machine: what is copied from it need not be waited for.
 
-    def free_pinned(self) -> None:
-        """Give page-locked memory that nobody uses back to the system."""
-        self._pinned.free_all_blocks()
+        It is freed when the array is forgotten; cupy's pool would round it up to a power of two and keep it.
+        """
+        cuda = self._cupy.cuda
+        try:
+            with self._device:
+                pointer = cuda.PinnedMemoryPointer(cuda.PinnedMemory(nbytes), 0)
+        except self._failures as error:
+            if getattr(error, "status", None) != _NO_MEMORY:
+                self.failed = True
+                raise DeviceUnavailable(self._why(error)) from error
+            raise DeviceUnavailable(
+                f"this machine has no {nbytes:,} bytes of page-locked memory left for {self.name};"
+                " lower max_memory_bytes, or use the CPU"
+            ) from error
+        return np.frombuffer(pointer, np.uint8, nbytes)
 
     def upload(self, source: NDArray[np.uint8], target: int) -> None:
         """Begin to copy bytes to an address on the GPU; pinned ones must stay until an `event` is over."""
@@ -160,6 +174,11 @@ class CudaDevice:
             event = self._cupy.cuda.Event(block=True, disable_timing=True)
             event.record(self.stream)
             return event
+
+    def settle(self) -> None:
+        """Wait for all work begun so far, whether it succeeds or not."""
+        with contextlib.suppress(DeviceUnavailable), self._used():
+            self.stream.synchronize()
 
     def wait(self, event: Any) -> None:
         """Wait until the work before an event is done."""

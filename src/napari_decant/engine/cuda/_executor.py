@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import logging
-import math
-import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from napari_decant.engine._budget import ByteGate, MemoryBudget
 from napari_decant.engine._cpu import CpuExecutor
-from napari_decant.engine._limits import parse_dtype
+from napari_decant.engine._executor import Executor
 from napari_decant.engine._memory import BufferPool, shaped
 from napari_decant.engine._plan import Plan
 from napari_decant.engine._reader import FileReader
 from napari_decant.engine._run import Run, Tools
-from napari_decant.engine._stats import Stats
 from napari_decant.engine._workers import WorkerPool
 from napari_decant.engine.cuda._buffers import DeviceBuffers, Staging, round_up
 from napari_decant.engine.cuda._device import CudaDevice
@@ -27,7 +23,7 @@ from napari_decant.engine.cuda._limits import CudaLimits
 from napari_decant.engine.cuda._run import CudaRun, CudaTools
 from napari_decant.engine.cuda._tables import tables_nbytes
 from napari_decant.engine.cuda._waves import chunk_needs
-from napari_decant.errors import BudgetExceeded, DeviceUnavailable, UsageError
+from napari_decant.errors import BudgetExceeded, DeviceUnavailable
 from napari_decant.progress import CancelToken
 
 __all__ = ["CudaExecutor"]
@@ -37,7 +33,7 @@ _DEVICE_KNOB: Final = "max_device_bytes"
 _HOST_KNOB: Final = "max_memory_bytes"
 
 
-class CudaExecutor:
+class CudaExecutor(Executor):
     """Executes plans on an NVIDIA GPU, within memory limits; results are those of `CpuExecutor`.
 
     Bytes are read and decoded by this machine's cores; decoded chunks are copied to the GPU and copied
@@ -55,6 +51,8 @@ class CudaExecutor:
     ----------
     device : CudaDevice
         ``device.name`` names the GPU.
+    host_memory : MemoryBudget
+        Memory of the machine, as ``max_memory_bytes`` limits it.
 
     Raises
     ------
@@ -75,6 +73,7 @@ class CudaExecutor:
         *,
         fallback: CpuExecutor | None = None,
     ) -> None:
+        super().__init__()
         self.limits = limits if limits is not None else CudaLimits()
         self.device = CudaDevice(self.limits.device)
         free, _ = self.device.memory()
@@ -89,23 +88,15 @@ class CudaExecutor:
         self.reader = reader if reader is not None else FileReader()
         self.owns_reader = reader is None
         self.fallback = fallback
+        self._troubles: dict[str, str] = {}
         self.memory = MemoryBudget(size, _DEVICE_KNOB)
         self.buffers = DeviceBuffers(self.device, size)
-        self._host = MemoryBudget(self.limits.max_memory_bytes, _HOST_KNOB)
+        self.host_memory = MemoryBudget(self.limits.max_memory_bytes, _HOST_KNOB)
         self._workers = WorkerPool(self.limits.workers, "decode")
         eighth = max(1, self.limits.max_memory_bytes // 8)
         tools = Tools(self.reader, self._workers, ByteGate(min(64 << 20, eighth)), BufferPool(eighth))
         staging = Staging(self.device, self.limits.max_memory_bytes // 4, 2 * self.limits.workers)
         self._tools = CudaTools(tools, self.device, staging, self.buffers)
-        self._lock = threading.Lock()
-        self._stats = Stats()
-
-    def stats(self) -> Stats:
-        """Return what all finished plans took, together; sampling only as far as it was waited for."""
-        total = Stats()
-        with self._lock:
-            total.add(self._stats)
-        return total
 
     def working_bytes(
         self, plan: Plan, targets: Sequence[np.dtype[Any] | None], room: int | None = None
@@ -131,7 +122,7 @@ class CudaExecutor:
             Not even the chunks under one tile fit on the GPU, or decoding one does not fit into
             this machine's share.
         """
-        self._host.check(self._host_bytes(plan), "reading, decoding and staging")
+        self.host_memory.check(self._host_bytes(plan), "reading, decoding and staging")
         live = [target is not None for target in targets]
         tables = round_up(tables_nbytes(plan, live))
         least, wanted = chunk_needs(plan, live)
@@ -143,11 +134,12 @@ class CudaExecutor:
     def _host_bytes(self, plan: Plan) -> int:
         """Memory of the machine that a plan takes beside its results."""
         chunk = max((array.meta.chunk_nbytes for array in plan.arrays), default=0)
-        if 4 * round_up(chunk) > self._host.limit:
-            self._host.check(4 * round_up(chunk), "staging one decoded chunk")
+        if 4 * round_up(chunk) > self.host_memory.limit:
+            self.host_memory.check(4 * round_up(chunk), "staging one decoded chunk")
         reads = min(self._tools.gate.limit, max(plan.summary.stored_bytes, 1))
         staged = min(self._tools.staging.limit, 2 * self.limits.workers * round_up(chunk))
-        return self.limits.workers * chunk + reads + staged
+        tables = 2 * tables_nbytes(plan, [output is not None for output in plan.outputs])  # and packed ones
+        return self.limits.workers * chunk + reads + staged + tables
 
     def prepare(
         self,
@@ -167,16 +159,8 @@ class CudaExecutor:
         UnsupportedOperation
             An output's element type cannot be made.
         """
-        for output, out in zip(plan.outputs, outputs, strict=True):
-            if output is not None and out is not None and tuple(out.shape) != output.shape:
-                raise UsageError(f"an output of shape {out.shape} was given where {output.shape} is planned")
-
-        def count(run: Run) -> None:
-            with self._lock:
-                self._stats.add(run.stats)
-            done(run)
-
-        return CudaRun(plan, outputs, self._tools, slot_bytes, count, groups, group_done)
+        self._check_shapes(plan, outputs)
+        return CudaRun(plan, outputs, self._tools, slot_bytes, self._counted(done), groups, group_done)
 
     def run(
         self,
@@ -193,13 +177,30 @@ class CudaExecutor:
         DeviceUnavailable
             The GPU has no memory left, or failed.
         """
+        if self.fallback is not None and self.device.failed:
+            return self.fallback.run(plan, dtype=dtype, out=out, cancel=cancel)
         try:
             return self._run(plan, dtype, out, cancel)
         except (DeviceUnavailable, BudgetExceeded) as error:
             if self.fallback is None or (isinstance(error, BudgetExceeded) and error.knob != _DEVICE_KNOB):
                 raise
+            self._tell(error)
+        return self.fallback.run(plan, dtype=dtype, out=out, cancel=cancel)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why ``fallback`` ran what was meant for the GPU, each kind of reason once."""
+        with self._lock:
+            return tuple(self._troubles.values())
+
+    def _tell(self, error: DeviceUnavailable | BudgetExceeded) -> None:
+        """Log why the CPU does it; large crops come in thousands of plans, so once for each reason."""
+        kind = error.what if isinstance(error, BudgetExceeded) else str(error)
+        with self._lock:
+            known = kind in self._troubles
+            self._troubles[kind] = f"the CPU does it instead: {error}"
+        if not known:
             _log.warning("the CPU does it instead: %s", error)
-            return self.fallback.run(plan, dtype=dtype, out=out, cancel=cancel)
 
     def _run(
         self,
@@ -208,23 +209,23 @@ class CudaExecutor:
         out: Sequence[NDArray[Any]] | None,
         cancel: CancelToken | None,
     ) -> list[NDArray[Any]]:
-        targets = self._targets(plan, dtype, out)
-        shapes = [output.shape for output in plan.outputs if output is not None]
-        sizes = [math.prod(s) * t.itemsize for s, t in zip(shapes, targets, strict=True)]
-        made = 0 if out is not None else sum(sizes)
-        host = made + self._host_bytes(plan)
-        self._host.take(host, "the output with what it takes to make it")
+        targets, sizes = self._targets(plan, dtype, out)
+        host = (0 if out is not None else sum(sizes)) + self._host_bytes(plan)
+        self.host_memory.take(host, "the output with what it takes to make it")
         try:
-            arrays = list(out if out is not None else map(np.empty, shapes, targets))
-            for array, shape in zip(arrays, shapes, strict=True):
-                if array.shape != shape:
-                    raise UsageError(f"an output of shape {array.shape} was given where {shape} is planned")
-            with _Held(self, plan, targets, sizes) as held:
+            if out is not None:
+                self._check_shapes(plan, out)
+            with _Held(self, plan, [target.newbyteorder("=") for target in targets], sizes) as held:
                 held.wait(cancel)
+                arrays = (
+                    list(out)
+                    if out is not None
+                    else [np.empty(result.shape, result.dtype) for result in held.arrays]
+                )
                 for array, result in zip(arrays, held.arrays, strict=True):
                     self._fetch(result, array)
         finally:
-            self._host.give(host)
+            self.host_memory.give(host)
         return arrays
 
     def run_on_device(
@@ -237,24 +238,10 @@ class CudaExecutor:
         list of cupy.ndarray
             One per output; their memory is no longer counted.
         """
-        targets = self._targets(plan, dtype, None)
-        shapes = [output.shape for output in plan.outputs if output is not None]
-        sizes = [math.prod(s) * t.itemsize for s, t in zip(shapes, targets, strict=True)]
+        targets, sizes = self._targets(plan, dtype, None)
         with _Held(self, plan, targets, sizes) as held:
             held.wait(cancel)
             return list(held.arrays)
-
-    @staticmethod
-    def _targets(
-        plan: Plan, dtype: DTypeLike | None, out: Sequence[NDArray[Any]] | None
-    ) -> list[np.dtype[Any]]:
-        for error in plan.errors:
-            if error is not None:
-                raise error
-        if out is not None:
-            return [array.dtype.newbyteorder("=") for array in out]
-        used = [plan.arrays[output.array].meta for output in plan.outputs if output is not None]
-        return [meta.native_dtype if dtype is None else parse_dtype(dtype) for meta in used]
 
     def _fetch(self, result: Any, array: NDArray[Any]) -> None:
         """Copy a result from the GPU."""
@@ -278,14 +265,6 @@ class CudaExecutor:
         if self.fallback is not None:
             self.fallback.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class _Held:
     """Promised GPU memory with the outputs of one plan in it."""
@@ -303,7 +282,7 @@ class _Held:
         self._buffers: list[Any] = []
         self.arrays: list[Any] = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> _Held:
         self._executor.memory.take(self._need, "the output with what it takes to make it")
         try:
             for output, target, size in zip(self._plan.outputs, self._targets, self._sizes, strict=True):
@@ -317,17 +296,8 @@ class _Held:
 
     def wait(self, cancel: CancelToken | None) -> None:
         """Execute the plan."""
-        finished = threading.Event()
-        run = self._executor.prepare(self._plan, self.arrays, self._slots, lambda _: finished.set())
-        run.start()
-        while not finished.wait(None if cancel is None else 0.05):
-            if cancel is not None and cancel.cancelled:
-                run.cancel()
-        if cancel is not None:
-            cancel.check()
-        for error in run.errors:
-            if error is not None:
-                raise error
+        executor = self._executor
+        executor._wait(lambda done: executor.prepare(self._plan, self.arrays, self._slots, done), cancel)
 
     def __exit__(self, *_: object) -> None:
         self.arrays = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,12 @@ from napari_decant.engine._plan import Plan, TiledOutput
 from napari_decant.engine._run import Run, Tools
 from napari_decant.engine.cuda._buffers import DeviceBuffers, Staging, round_up
 from napari_decant.engine.cuda._device import CudaDevice
-from napari_decant.engine.cuda._tables import Launch, PlanTables, tables_nbytes
+from napari_decant.engine.cuda._tables import TABLE_ALIGN, Launch, PlanTables, tables_nbytes
 from napari_decant.engine.cuda._types import Recipe, recipe_of
 from napari_decant.engine.cuda._waves import CudaWave, make_waves
-from napari_decant.errors import Cancelled
+from napari_decant.errors import BudgetExceeded, Cancelled
 
 __all__ = ["CudaRun", "CudaTools"]
-
-_ALIGN: Final = 256
 
 
 class CudaTools(Tools):
@@ -143,8 +141,10 @@ class CudaRun(Run):
         self._queue(launches)
         with self._lock:
             self.stats.sample_seconds += perf_counter() - began
-            self.stats.uses += len(wave.uses) + sum(len(tiles) for tiles in wave.tiles.values())
-            if self._at == 0:
+            self.stats.uses += sum(len(tiles) for tiles in wave.tiles.values())
+            if self._at > 0:  # those of the first wave were counted with their chunks
+                self.stats.uses += len(wave.uses)
+            else:
                 self.stats.absent_chunks += self.plan.summary.absent_chunks
 
     def _queue(self, launches: list[Launch]) -> None:
@@ -157,9 +157,11 @@ class CudaRun(Run):
                 if id(table) not in places:
                     places[id(table)] = size
                     parts.append((size, np.ascontiguousarray(table).reshape(-1).view(np.uint8)))
-                    size += -(-table.nbytes // _ALIGN) * _ALIGN
+                    size += -(-table.nbytes // TABLE_ALIGN) * TABLE_ALIGN
         if not size:
             return
+        if size > self._room.nbytes:  # never beside what was taken, whatever the plan
+            raise BudgetExceeded("max_device_bytes", size, self._room.nbytes, "the tables of a plan")
         packed = np.zeros(size, np.uint8)
         for begin, part in parts:
             packed[begin : begin + len(part)] = part
@@ -201,7 +203,7 @@ class CudaRun(Run):
         meta = self.plan.arrays[self._owner[chunk]].meta
         nbytes = meta.chunk_nbytes
         buffer = self._cuda.staging.take(nbytes)
-        event = None
+        event, begun = None, False
         try:
             held = buffer[:nbytes].view(meta.native_dtype).reshape(meta.chunk_shape)
             if data is None:  # a remote chunk turned out to be absent
@@ -212,7 +214,10 @@ class CudaRun(Run):
                 assert isinstance(data, bytes | memoryview)
                 self._decoders[self._owner[chunk]].decode(data, held)
             target = int(self._resident.data.ptr) + int(self._begins[chunk])
+            begun = True
             self._cuda.device.upload(buffer[:nbytes], target)
             event = self._cuda.device.event()
         finally:
+            if begun and event is None:  # nothing says when the copy is over
+                self._cuda.device.settle()
             self._cuda.staging.give(buffer, event)

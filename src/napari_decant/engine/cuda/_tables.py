@@ -16,7 +16,7 @@ from napari_decant.engine.cuda._types import Recipe
 from napari_decant.engine.cuda._waves import CudaWave
 from napari_decant.spatial import BOUNDARIES
 
-__all__ = ["OUTPUT", "SPAN", "TILE", "USE", "Launch", "PlanTables", "tables_nbytes"]
+__all__ = ["OUTPUT", "SPAN", "TABLE_ALIGN", "TILE", "USE", "Launch", "PlanTables", "tables_nbytes"]
 
 OUTPUT: Final = np.dtype([
     ("linear", "f8", 9), ("offset", "f8", 3), ("extent", "i8", 3), ("chunk", "i8", 3), ("stride", "i8", 3),
@@ -31,6 +31,7 @@ USE: Final = np.dtype([(name, "i8") for name in ("output", "base", "elements", "
 SPAN: Final = np.dtype([
     (name, "i8") for name in ("count", "source", "source_step", "target", "target_step", "listed")
 ])  # fmt: skip
+TABLE_ALIGN: Final = 256
 _SAMPLES_A_THREAD: Final = 4
 _MOST_BLOCKS: Final = 2**31 - 1
 
@@ -95,7 +96,8 @@ def tables_nbytes(plan: Plan, live: Sequence[bool]) -> int:
                     for source, target in zip(axis.source, axis.target, strict=True)
                     if not (isinstance(source, slice) and isinstance(target, slice))
                 )
-    return total + (16 << 10)  # each table begins at a round address
+    # each of up to five tables of a kernel begins at a round address and has a record at least
+    return total + 5 * 2 * TABLE_ALIGN * (1 + len(plan.outputs))
 
 
 class PlanTables:

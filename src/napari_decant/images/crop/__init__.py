@@ -12,7 +12,7 @@ from napari_decant.images._affine import (
 )
 from napari_decant.images.crop._array import CropArray
 from napari_decant.images.crop._cutter import DEFAULT_MEMORY, Cutter
-from napari_decant.images.crop._device import DEVICES, Device, gpu_problem, make_executor
+from napari_decant.images.crop._device import DEVICES, Device, gpu_problem
 from napari_decant.images.crop._facts import CropFacts, Pace, measure_crop
 from napari_decant.images.crop._placement import index_map, placement_of
 from napari_decant.images.crop._region import Region, Spacing, WorldMap, angles_of, place, spacing_for
@@ -48,7 +48,6 @@ __all__ = [
     "crop",
     "gpu_problem",
     "index_map",
-    "make_executor",
     "measure_crop",
     "place",
     "placed",

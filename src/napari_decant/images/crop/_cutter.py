@@ -13,15 +13,14 @@ from numpy.typing import DTypeLike, NDArray
 from napari_decant.engine import (
     BatchSpec,
     ChunkPlanner,
-    CpuExecutor,
     MetadataCache,
     Plan,
     PlanLimits,
     ZarrMetadata,
     sample_block,
 )
-from napari_decant.errors import BudgetExceeded, UsageError
-from napari_decant.images.crop._device import make_executor
+from napari_decant.errors import BudgetExceeded, DeviceUnavailable, UsageError
+from napari_decant.images.crop._device import Computers
 from napari_decant.images.crop._source import CropSource
 from napari_decant.progress import CancelToken
 from napari_decant.spatial import SpatialResolution, part_of
@@ -45,8 +44,8 @@ class Cutter:
 
     Raises
     ------
-    UnsupportedOperation
-        The device cannot be used.
+    DeviceUnavailable
+        ``"cuda"`` was asked for and cannot be used.
     """
 
     def __init__(
@@ -55,10 +54,10 @@ class Cutter:
         if memory < _LEAST_MEMORY:
             raise BudgetExceeded("memory", _LEAST_MEMORY, memory, "cutting anything out")
         self.memory = memory
-        self.executor = make_executor(device, memory, workers)
+        self._computers = Computers(device, memory, workers)
         limits = PlanLimits(max_tile_bytes=max(1, min(256 << 20, memory // 4)))
         self.planner = ChunkPlanner(ZarrMetadata(cache=MetadataCache(64 << 20)), limits)
-        self._finish = weakref.finalize(self, _let_go, self.executor, self.planner)
+        self._finish = weakref.finalize(self, _let_go, self._computers, self.planner)
 
     def plan(self, source: CropSource, resolution: SpatialResolution) -> Plan | None:
         """Find out what a crop reads; None for sources that are read by slices.
@@ -71,6 +70,27 @@ class Cutter:
             The source's chunks cannot be located.
         """
         return self.planner.plan([resolution]) if source.planned else None
+
+    def device(self, source: CropSource, resolution: SpatialResolution) -> tuple[str, str]:
+        """Name of what computes a crop, "CPU" or the GPU's, and why it is that.
+
+        Raises
+        ------
+        DeviceUnavailable
+            ``"cuda"`` was asked for, and the source is read by slices.
+        """
+        if source.planned:
+            return self._computers.choose(resolution.requires_resampling)[1:]
+        if self._computers.device == "cuda":
+            raise DeviceUnavailable(
+                f"{source.name} is no Zarr image, and the GPU cuts only those; use the device 'cpu' or 'auto'"
+            )
+        return "CPU", "only Zarr images are cut on a GPU"
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why the CPU did what was meant for the GPU, each kind of reason once."""
+        return self._computers.troubles
 
     def cut(
         self,
@@ -111,16 +131,23 @@ class Cutter:
             if need > self.memory:
                 raise BudgetExceeded("memory", need, self.memory, "this crop")
         if not source.planned:
+            self.device(source, resolution)
             made = np.empty(resolution.shape, target) if out is None else out
             self._cut_slices(source, resolution, made, cancel)
             return made
+        executor, name, _ = self._computers.choose(resolution.requires_resampling)
         try:
             plan = self.planner.plan([resolution])
             if out is not None:
-                self.executor.run(plan, out=[out], cancel=cancel)
+                executor.run(plan, out=[out], cancel=cancel)
                 return out
-            return self.executor.run(plan, dtype=target, cancel=cancel)[0]
+            return executor.run(plan, dtype=target, cancel=cancel)[0]
         except BudgetExceeded as error:
+            if error.knob == "max_device_bytes":
+                raise DeviceUnavailable(
+                    f"{name} has no room for {error.what}: it needs {error.need:,} bytes of"
+                    f" {error.limit:,}; use the device 'cpu' or 'auto'"
+                ) from error
             if error.knob == "max_memory_bytes":  # of the executor; ours is the one that the user gives
                 raise BudgetExceeded("memory", error.need, error.limit, error.what) from error
             raise
@@ -182,8 +209,8 @@ class Cutter:
         self.close()
 
 
-def _let_go(executor: CpuExecutor, planner: ChunkPlanner) -> None:
-    executor.close()
+def _let_go(computers: Computers, planner: ChunkPlanner) -> None:
+    computers.close()
     planner.metadata.close()
 
 

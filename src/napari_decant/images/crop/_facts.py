@@ -46,6 +46,10 @@ class CropFacts:
         Estimated.
     exact : bool
         Whether chunks and bytes were counted, not estimated.
+    device, device_reason : str
+        What computes, ``"CPU"`` or a GPU's name, and why it is that.
+    warnings : tuple of str
+        What went otherwise than meant, after it was cut.
     """
 
     shape: tuple[int, ...]
@@ -59,6 +63,9 @@ class CropFacts:
     memory: int
     seconds: float
     exact: bool
+    device: str = "CPU"
+    device_reason: str = ""
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The facts as plain data."""
@@ -159,6 +166,7 @@ def measure_crop(
         output + max(working if resolution.requires_resampling else 0, min(decoded, spread * chunk)),
         seconds,
         exact,
+        *cutter.device(source, resolution),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,6 +92,7 @@ def plan_crop(
     which: str | None = None,
     index: Mapping[str, tuple[int, int]] | None = None,
     dtype: DTypeLike | None = None,
+    device: str = "auto",
     memory: int | None = None,
 ) -> CropReport:
     """Say what `crop` would do; reads no pixels. See there."""
@@ -100,7 +101,7 @@ def plan_crop(
         source = source_of_image(opened)
         sized, saved, kind = _fit(source, query, index, dtype)
         resolution = sized.resolve(source)
-        with Cutter(memory or _MEMORY) as cutter:
+        with Cutter(memory or _MEMORY, device=device) as cutter:
             facts = measure_crop(cutter, source, resolution, kind)
         placement = placement_of(source, resolution, WorldMap.physical(source))
         return CropReport(opened.name, facts, placement, saved)
@@ -135,8 +136,8 @@ def crop(
         What to cut out: from `napari_decant.spatial` (`reference_crop`, `physical_crop`, `rotated_crop`, ...)
         or from a file.
     output : str or path, optional
-        Write an OME-Zarr 0.5 image (``.zarr`` or ``.ozx``) with a pyramid, of any size, instead of
-        returning an array. It appears as a whole or not at all.
+        Write an OME-Zarr 0.5 image (``.zarr`` or ``.ozx``) or OME-TIFF (``.tif``) with a pyramid, of any
+        size, instead of returning an array. It appears as a whole or not at all.
     which : str, optional
         One of several images of a store.
     index : mapping, optional
@@ -144,6 +145,7 @@ def crop(
     dtype : dtype, optional
         Values are rounded half to even and clamped; that of the query, else of the image, if not given.
     device : {"auto", "cpu", "cuda"}
+        ``"auto"`` takes a GPU where it can be used; the facts of the report say what was used and why.
     memory : int, optional
         Bytes; 2 GiB by default.
     workers : int, optional
@@ -186,39 +188,34 @@ def crop(
         ) as cutter:
             facts = measure_crop(cutter, source, resolution, kind)
             array = CropArray(source, resolution, cutter, kind, cancel)
+            made, size = None, 0
             if target is None:
-                return CropReport(
-                    opened.name,
-                    facts,
+                made = array.read(progress)
+            else:
+                described = Written(
+                    f"{opened.name} crop",
+                    source.axes,
                     placement,
+                    channels_of(opened, resolution, source),
+                    opened.is_rgb,
+                    opened.label,
                     saved,
-                    array.read(progress),
-                    seconds=time.monotonic() - begun,
+                    opened.name,
                 )
-            described = Written(
-                f"{opened.name} crop",
-                source.axes,
-                placement,
-                channels_of(opened, resolution, source),
-                opened.is_rgb,
-                opened.label,
-                saved,
-                opened.name,
-            )
-            size = write_crop(
-                target,
-                array,
-                described,
-                memory=limit - cutter.memory,
-                workers=workers,
-                overwrite=overwrite,
-                verify=verify,
-                progress=progress,
-                cancel=cancel,
-            )
-            return CropReport(
-                opened.name, facts, placement, saved, None, target, size, time.monotonic() - begun
-            )
+                size = write_crop(
+                    target,
+                    array,
+                    described,
+                    memory=limit - cutter.memory,
+                    workers=workers,
+                    overwrite=overwrite,
+                    verify=verify,
+                    progress=progress,
+                    cancel=cancel,
+                )
+            facts = replace(facts, warnings=cutter.troubles)
+            taken = time.monotonic() - begun
+            return CropReport(opened.name, facts, placement, saved, made, target, size, taken)
     except BudgetExceeded as error:
         if error.knob == "max_memory_bytes":
             raise BudgetExceeded("memory", error.need, error.limit, error.what) from error
