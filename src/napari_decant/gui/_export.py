@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QWidget
-
-from napari_decant.gui._desk import Desk
 from napari_decant.gui._endings import export_ending
 from napari_decant.gui._options import Field, Options, folder_field
-from napari_decant.gui._panel import JobPanel, Summary
+from napari_decant.gui._panel import Summary
+from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
 from napari_decant.gui._settings import Settings
 from napari_decant.gui._widgets import Action
@@ -20,9 +16,6 @@ from napari_decant.gui._words import count, size_text
 from napari_decant.gui.jobs import Batch, Exported, ExportRow, Job, JobState, Task
 
 __all__ = ["ExportPanel"]
-
-_AGAIN = (Mark.READY, Mark.FAILED, Mark.CANCELLED)
-_PAUSE_MS = 400
 
 
 def _words(settings: Settings) -> str:
@@ -33,7 +26,7 @@ def _words(settings: Settings) -> str:
     return ", ".join(parts)
 
 
-class ExportPanel(JobPanel):
+class ExportPanel(PlanningPanel):
     """Drop images or archives, get OME-Zarr 0.5 that follows the array standard."""
 
     KEY = "export"
@@ -54,14 +47,7 @@ class ExportPanel(JobPanel):
     )
     FILTER = "Images and archives (*.zarr.zip *.ozx *.tif *.tiff *.btf *.lsm *.stk);;All files (*)"
 
-    def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
-        self._roots: list[Path] = []
-        super().__init__(desk, parent)
-        self._again = QTimer(self)
-        self._again.setSingleShot(True)
-        self._again.setInterval(_PAUSE_MS)
-        self._again.timeout.connect(self._plan_again)
-        self.form.changed.connect(self._on_option)
+    PLANS = ("export_folder", "export_kind", "quantize")
 
     def options(self) -> Options:
         """See `JobPanel.options`."""
@@ -87,15 +73,8 @@ class ExportPanel(JobPanel):
 
     # --- planning ---
 
-    def add(self, paths: Sequence[Path]) -> None:
-        """See `JobPanel.add`."""
-        new = [path for path in paths if path not in self._roots]
-        self._roots += new
-        self._plan(new)
-
-    def _plan(self, paths: Sequence[Path]) -> None:
-        if not paths:
-            return
+    def plan(self, paths: Sequence[Path]) -> None:
+        """See `PlanningPanel.plan`."""
         settings = self.desk.settings
         arguments = {
             "paths": list(paths),
@@ -121,28 +100,10 @@ class ExportPanel(JobPanel):
             row.detail += f"\n{found.target} exists already: it is left alone, unless you have it replaced."
         return row
 
-    def _on_option(self, name: str) -> None:
-        if name in ("export_folder", "export_kind", "quantize") and self._roots:
-            self._again.start()
-
-    def _plan_again(self) -> None:
-        self.rows.remove([row for row in self.rows.root.children if row.mark in _AGAIN])
-        self._plan(self._roots)
-        self.refresh()
-
-    def remove(self, rows: Any) -> None:
-        """See `JobPanel.remove`."""
-        chosen = [row for row in rows if not self.busy(row)]
-        paths = {row.path for row in chosen}
-        self._roots = [path for path in self._roots if path not in paths]
-        super().remove(chosen)
-        if not self.rows.root.children:
-            self._roots.clear()
-
     # --- exporting ---
 
     def _ready(self) -> list[Row]:
-        return [row for row in self.rows.root.children if row.mark in _AGAIN and not row.data.error]
+        return [row for row in self.waiting() if not row.data.error]
 
     def main(self) -> tuple[str, str, bool]:
         """See `JobPanel.main`."""

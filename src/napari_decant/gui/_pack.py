@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,8 @@ from napari_decant.gui._delete import DeleteDialog
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._endings import pack_ending
 from napari_decant.gui._options import Field, Options, folder_field
-from napari_decant.gui._panel import JobPanel, Summary
+from napari_decant.gui._panel import Summary
+from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
 from napari_decant.gui._settings import Settings
 from napari_decant.gui._widgets import Action
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from napari_decant.archive import BatchRow
 
 __all__ = ["PackPanel"]
-
-_AGAIN = (Mark.READY, Mark.FAILED, Mark.CANCELLED)
-_PAUSE_MS = 400  # after the last change of an option, before files are looked at again
 
 
 def _words(settings: Settings) -> str:
@@ -43,7 +41,7 @@ def _words(settings: Settings) -> str:
     return ", ".join(parts)
 
 
-class PackPanel(JobPanel):
+class PackPanel(PlanningPanel):
     """Drop TIFFs and folders, see what they will become, pack them."""
 
     KEY = "pack"
@@ -66,15 +64,11 @@ class PackPanel(JobPanel):
         "TIFF files (*.tif *.tiff *.btf *.tf2 *.tf8 *.lsm *.stk *.svs *.ndpi *.scn *.qptiff);;All files (*)"
     )
 
+    PLANS = ("output_folder", "series", "pattern", "codec")
+
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
-        self._roots: list[Path] = []
         self._known: set[Path] = set()
         super().__init__(desk, parent)
-        self._again = QTimer(self)
-        self._again.setSingleShot(True)
-        self._again.setInterval(_PAUSE_MS)
-        self._again.timeout.connect(self._plan_again)
-        self.form.changed.connect(self._on_option)
 
     def options(self) -> Options:
         """See `JobPanel.options`."""
@@ -119,15 +113,8 @@ class PackPanel(JobPanel):
 
     # --- planning ---
 
-    def add(self, paths: Sequence[Path]) -> None:
-        """See `JobPanel.add`."""
-        new = [path for path in paths if path not in self._roots]
-        self._roots += new
-        self._plan(new)
-
-    def _plan(self, paths: Sequence[Path]) -> None:
-        if not paths:
-            return
+    def plan(self, paths: Sequence[Path]) -> None:
+        """See `PlanningPanel.plan`."""
         settings = self.desk.settings
         task = Task(
             "plan_pack",
@@ -206,33 +193,22 @@ class PackPanel(JobPanel):
     def _as_series(self) -> None:
         self.desk.settings.series = True
 
-    def _on_option(self, name: str) -> None:
-        if name in ("output_folder", "series", "pattern", "codec") and self._roots:
-            self._again.start()
-
-    def _plan_again(self) -> None:
-        gone = [row for row in self.rows.root.children if row.mark in _AGAIN]
+    def drop_plans(self, rows: Iterable[Row]) -> None:
+        """See `PlanningPanel.drop_plans`."""
+        gone = list(rows)
         self._known.difference_update(row.path for row in gone if row.path is not None)
-        self.rows.remove(gone)
-        self._plan(self._roots)
-        self.refresh()
+        super().drop_plans(gone)
 
-    def remove(self, rows: Any) -> None:
+    def remove(self, rows: Iterable[Row]) -> None:
         """See `JobPanel.remove`."""
         chosen = [row for row in rows if not self.busy(row)]
-        paths = {row.path for row in chosen}
-        self._known.difference_update(path for path in paths if path is not None)
-        self._roots = [path for path in self._roots if path not in paths]
+        self._known.difference_update(row.path for row in chosen if row.path is not None)
         super().remove(chosen)
-        if not self.rows.root.children:
-            self._roots.clear()
 
     # --- packing ---
 
     def _ready(self) -> list[Row]:
-        return [
-            row for row in self.rows.root.children if row.mark in _AGAIN and row.data.row.mode != "failed"
-        ]
+        return [row for row in self.waiting() if row.data.row.mode != "failed"]
 
     def main(self) -> tuple[str, str, bool]:
         """See `JobPanel.main`."""

@@ -1,0 +1,82 @@
+"""Panels that say of what they get what it will become, and say it anew when an option changes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QWidget
+
+from napari_decant.gui._desk import Desk
+from napari_decant.gui._panel import JobPanel
+from napari_decant.gui._row import Mark, Row
+
+__all__ = ["PlanningPanel"]
+
+_PAUSE_MS = 400  # after the last change of an option, before files are looked at again
+
+
+class PlanningPanel(JobPanel):
+    """A panel whose rows are plans.
+
+    Parameters
+    ----------
+    desk : Desk
+    parent : QWidget, optional
+    """
+
+    PLANS: ClassVar[Sequence[str]]
+    """Settings that a plan depends on."""
+
+    AGAIN: ClassVar[Sequence[Mark]] = (Mark.READY, Mark.FAILED, Mark.CANCELLED)
+    """States from which a row can be worked on, and planned anew."""
+
+    def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
+        self._roots: list[Path] = []
+        super().__init__(desk, parent)
+        self._again = QTimer(self)
+        self._again.setSingleShot(True)
+        self._again.setInterval(_PAUSE_MS)
+        self._again.timeout.connect(self._plan_again)
+        self.form.changed.connect(self._on_option)
+
+    @abstractmethod
+    def plan(self, paths: Sequence[Path]) -> None:
+        """Look at files and folders, and add a row for each thing to be made."""
+
+    def drop_plans(self, rows: Iterable[Row]) -> None:
+        """Forget rows that will be planned anew."""
+        self.rows.remove(rows)
+
+    def waiting(self) -> list[Row]:
+        """Rows that can be worked on, or planned anew."""
+        return [row for row in self.rows.root.children if row.mark in self.AGAIN]
+
+    def add(self, paths: Sequence[Path]) -> None:
+        """See `Intake.add`."""
+        new = [path for path in dict.fromkeys(paths) if path not in self._roots]
+        self._roots += new
+        if new:
+            self.plan(new)
+
+    def _on_option(self, name: str) -> None:
+        if name in self.PLANS and self._roots:
+            self._again.start()
+
+    def _plan_again(self) -> None:
+        self.drop_plans(self.waiting())
+        if self._roots:
+            self.plan(self._roots)
+        self.refresh()
+
+    def remove(self, rows: Iterable[Row]) -> None:
+        """See `JobPanel.remove`."""
+        chosen = [row for row in rows if not self.busy(row)]
+        paths = {row.path for row in chosen}
+        self._roots = [path for path in self._roots if path not in paths]
+        super().remove(chosen)
+        if not self.rows.root.children:
+            self._roots.clear()
