@@ -84,6 +84,20 @@ def test_the_tree_is_kept_and_comes_back(tmp_path: Path) -> None:
     assert main(["verify", str(tmp_path / "out"), "--against", str(tmp_path / "in"), "--quiet"]) == 0
 
 
+def test_what_is_in_no_archive_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_tree(tmp_path / "in", 2)
+    (tmp_path / "in" / "day1" / "notes.txt").write_text("kept")
+    (tmp_path / "in" / "Thumbs.db").write_bytes(b"nobody misses it")
+    run = ["pack", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--quiet"]
+    for more in (["--dry-run"], [], []):  # the last one finds all packed
+        assert main([*run, *more]) == 0
+        assert "1 other file is in no archive (notes.txt)" in capsys.readouterr().out
+    assert main([*run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left"] == [str(tmp_path / "in" / "day1" / "notes.txt")]
+    assert main(["pack", str(tmp_path / "in"), "--series", "-o", str(tmp_path / "all"), "--quiet"]) == 0
+    assert "no archive" not in capsys.readouterr().out
+
+
 POOLS = [
     pytest.param(lambda: ThreadPoolExecutor(2), id="threads"),
     pytest.param(

@@ -11,7 +11,7 @@ from napari_decant.archive._original import OriginalFile, OriginalStream, open_o
 from napari_decant.archive._pack import SUFFIX, archive_path, pack
 from napari_decant.archive._pack_series import pack_series, series_path
 from napari_decant.archive._pages import Reason
-from napari_decant.archive._plan import PlanRow, plan
+from napari_decant.archive._plan import PlanRow, find_others, plan
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._report import (
     ArchiveInfo,
@@ -23,13 +23,12 @@ from napari_decant.archive._report import (
 )
 from napari_decant.archive._restore import find_archives, restore
 from napari_decant.archive._series import SeriesPlan, plan_series
-from napari_decant.archive._sets import TIFF_SUFFIXES, find_set
+from napari_decant.archive._sets import find_set
 from napari_decant.archive._verifier import verify
 from napari_decant.stores._partial import Leftover, find_leftovers, remove_leftovers
 
 __all__ = [
     "SUFFIX",
-    "TIFF_SUFFIXES",
     "Archive",
     "ArchiveInfo",
     "ArchivedFile",
@@ -53,6 +52,7 @@ __all__ = [
     "delete_sources",
     "find_archives",
     "find_leftovers",
+    "find_others",
     "find_set",
     "info",
     "load_manifest",

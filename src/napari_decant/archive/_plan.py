@@ -17,13 +17,14 @@ from napari_decant.archive._pack_series import series_name, series_path
 from napari_decant.archive._report import Jsonable
 from napari_decant.archive._sample import DOCUMENTS, packed_size, series_size
 from napari_decant.archive._series import SeriesPlan, cannot_read, is_ours, plan_series
-from napari_decant.archive._sets import TIFF_SUFFIXES, Group, group_files, group_folder
+from napari_decant.archive._sets import LEFTOVERS, Group, group_files, group_folder
 from napari_decant.archive._source import Source
 from napari_decant.errors import Cancelled, DecantError, UsageError
+from napari_decant.images import TIFF_SUFFIXES
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import require_path, storage_error
 
-__all__ = ["PlanRow", "find_tiffs", "plan"]
+__all__ = ["PlanRow", "find_others", "find_tiffs", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,19 @@ def find_tiffs(folder: Path, failed: Callable[[OSError], None] = cannot_read) ->
         for name in sorted(names, key=natural_key):
             if name.lower().endswith(TIFF_SUFFIXES):
                 yield here / name
+
+
+def find_others(folder: Path) -> Iterator[Path]:
+    """What `plan` leaves outside when it searches a folder: files that are no TIFFs by their names.
+
+    Archives, reports, checksums and unfinished files of this program are not among them. Folders that
+    cannot be listed are passed by: the plan has a failure for each.
+    """
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted((name for name in folders if not is_ours(name)), key=natural_key)
+        for name in sorted(names, key=natural_key):
+            if not (name.lower().endswith(TIFF_SUFFIXES) or is_ours(name) or name.lower() in LEFTOVERS):
+                yield Path(root) / name
 
 
 def plan(

@@ -20,10 +20,7 @@ from napari_decant.archive.dialects import OmeDocument, clean, ome_text_of, read
 from napari_decant.errors import DecantError, FormatError
 from napari_decant.stores._atomic import require_path
 
-__all__ = ["TIFF_SUFFIXES", "Group", "find_set", "group_files", "group_folder"]
-
-TIFF_SUFFIXES = (".tif", ".tiff", ".btf", ".tf2", ".tf8", ".lsm", ".stk", ".svs", ".ndpi", ".scn", ".qptiff")
-"""What a folder is searched for; a file that is named itself may be called anything."""
+__all__ = ["LEFTOVERS", "Group", "find_set", "group_files", "group_folder"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +32,8 @@ _PLANE = re.compile(r"img_(?:\d{9}_.*_\d{3}|(?:channel|position|time|z)\d{3}.*)\
 _BESIDE = frozenset(
     {"display_settings.txt", "DisplaySettings.json", "display_and_comments.txt", "comments.txt"}
 )
-_LEFTOVERS = frozenset({"report.json", "sha256sums", ".ds_store", "thumbs.db", "desktop.ini"})
+LEFTOVERS = frozenset({"report.json", "sha256sums", ".ds_store", "thumbs.db", "desktop.ini"})
+"""Files, in lower case, that programs leave in any folder, this one too; nobody misses them."""
 _MAX_PAGES = 1 << 18
 _MAX_COMPANIONS = 20
 
@@ -285,6 +283,6 @@ def _bases(folder: Path) -> list[Path]:
         cannot_read(error)
         raise
     below = sorted((name for name, is_folder in listed if is_folder), key=natural_key)
-    if not below or any(not is_folder and name.casefold() not in _LEFTOVERS for name, is_folder in listed):
+    if not below or any(not is_folder and name.casefold() not in LEFTOVERS for name, is_folder in listed):
         return [folder]
     return [base for name in below for base in _bases(folder / name)]

@@ -82,8 +82,9 @@ def pack(
         progress=progress, cancel=cancel,
     )  # fmt: skip
     clear(progress)
+    left = [] if series else [other for path in paths if path.is_dir() for other in archive.find_others(path)]
     if dry_run:
-        return _show_plan(rows, json)
+        return _show_plan(rows, left, json)
     _offer_to_clean(rows)
     with executor_at(cluster) as executor:
         report = archive.pack_batch(
@@ -101,12 +102,22 @@ def pack(
     code = report.exit_code or (1 if kept else 0)
     if json:
         gone = [deletion.to_json() for deletion in deleted]
-        say_json({"ok": code == 0, "sentence": report.sentence(), **report.to_json(), "deleted": gone})
+        outside = [str(path) for path in left]
+        say_json(
+            {
+                "ok": code == 0,
+                "sentence": report.sentence(),
+                **report.to_json(),
+                "deleted": gone,
+                "left": outside,
+            }
+        )
         for row in report.rows:
             if row.message:
                 complain(row.message)
     else:
         _show_report(report)
+        _say_left(left)
         for deletion in deleted:
             say(
                 f"{deletion.source}: deleted"
@@ -151,10 +162,22 @@ def _what(mode: str, reason: str | None, axes: tuple[str, ...], shape: tuple[int
     return f"one image of {members} files, {extents}" if mode == "series" else f"byte-exact, {extents}"
 
 
-def _show_plan(rows: list[PlanRow], as_json: bool) -> int:
+def _say_left(left: list[Path]) -> None:
+    """Say what is in no archive, before somebody deletes the folder."""
+    if left:
+        some = ", ".join(path.name for path in left[:3]) + (", ..." if len(left) > 3 else "")
+        files = "1 other file is" if len(left) == 1 else f"{len(left):,} other files are"
+        say(
+            f"{files} in no archive ({some}): TIFFs are looked for by name; --series keeps all files of a folder"
+        )
+
+
+def _show_plan(rows: list[PlanRow], left: list[Path], as_json: bool) -> int:
     code = next((row.exit_code for row in rows if row.exit_code), 0)
     if as_json:
-        say_json({"ok": code == 0, "rows": [row.to_json() for row in rows]})
+        say_json(
+            {"ok": code == 0, "rows": [row.to_json() for row in rows], "left": [str(path) for path in left]}
+        )
         return code
     for row in rows:
         what = _what(row.mode, row.reason, row.axes, row.shape, row.members)
@@ -166,6 +189,7 @@ def _show_plan(rows: list[PlanRow], as_json: bool) -> int:
         )
         for note in row.notes:
             say(f"  {note}")
+    _say_left(left)
     return code
 
 

@@ -6,6 +6,7 @@ from napari_decant.images._contrast import full_range, sample_contrast
 from napari_decant.images._image import Image, ImageLayer
 from napari_decant.images._lazy import ArrayLimits, ChunkSource, LazyArray, ZarrSource
 from napari_decant.images._open import (
+    TIFF_SUFFIXES,
     ImageSource,
     Location,
     Opener,
@@ -24,6 +25,7 @@ from napari_decant.images._zarr import image_from_ngff, misnamed_chunks
 from napari_decant.ngff import Axis, Channel, ImageEntry, LabelInfo
 
 __all__ = [
+    "TIFF_SUFFIXES",
     "ArrayLimits",
     "Axis",
     "Channel",

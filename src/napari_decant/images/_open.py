@@ -24,22 +24,36 @@ from napari_decant.stores import (
     open_store,
 )
 
-__all__ = ["ImageSource", "Location", "Opener", "list_images", "open_image", "register_opener"]
+__all__ = [
+    "TIFF_SUFFIXES",
+    "ImageSource",
+    "Location",
+    "Opener",
+    "list_images",
+    "open_image",
+    "register_opener",
+]
 
 _TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-_TIFF_SUFFIXES = (
+TIFF_SUFFIXES = (
     ".tif",
     ".tiff",
     ".btf",
+    ".tf2",
     ".tf8",
+    ".ptif",
+    ".ptiff",
     ".lsm",
+    ".stk",
+    ".flex",
     ".svs",
     ".ndpi",
-    ".stk",
     ".scn",
+    ".bif",
     ".qptiff",
-    ".flex",
+    ".pcoraw",
 )
+"""Names of TIFFs; what a folder is searched for. A file that is named itself may be called anything."""
 
 
 class Location:
@@ -77,7 +91,7 @@ class Location:
 
     @property
     def _remote_tiff(self) -> bool:
-        return urlsplit(self.text).path.lower().endswith(_TIFF_SUFFIXES)
+        return urlsplit(self.text).path.lower().endswith(TIFF_SUFFIXES)
 
     @cached_property
     def head(self) -> bytes:
