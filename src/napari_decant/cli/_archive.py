@@ -167,9 +167,7 @@ def _say_left(left: list[Path]) -> None:
     if left:
         some = ", ".join(path.name for path in left[:3]) + (", ..." if len(left) > 3 else "")
         files = "1 other file is" if len(left) == 1 else f"{len(left):,} other files are"
-        say(
-            f"{files} in no archive ({some}): TIFFs are looked for by name; --series keeps all files of a folder"
-        )
+        say(f"{files} in no archive ({some}): TIFFs are found by name; --series keeps all")
 
 
 def _show_plan(rows: list[PlanRow], left: list[Path], as_json: bool) -> int:
