@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.ngff import ramp
 
-from napari_decant.errors import Cancelled, IntegrityError, TargetExists, UnsupportedOperation, UsageError
+from napari_decant.errors import (
+    BudgetExceeded,
+    Cancelled,
+    IntegrityError,
+    TargetExists,
+    UnsupportedOperation,
+    UsageError,
+)
 from napari_decant.images import ImageToWrite, downsample, open_image, write_ome_tiff
 from napari_decant.images import _write_ometiff as writing
 from napari_decant.ngff import Axis, Channel
@@ -73,12 +80,13 @@ def test_metadata_and_levels(tmp_path: Path) -> None:
     back.close()
 
 
-def test_planes_larger_than_a_band_are_written_in_bands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writing, "_BAND_BYTES", 1)
+def test_planes_larger_than_a_band_are_written_in_bands(tmp_path: Path) -> None:
     pixels = ramp((2, 1300, 600))
-    write_ome_tiff(tmp_path / "a.tif", ImageToWrite(pixels, "zyx"), compression="zstd")
+    image = ImageToWrite(pixels, "zyx")
+    with pytest.raises(BudgetExceeded, match="a row of tiles"):
+        write_ome_tiff(tmp_path / "a.tif", image, memory=1 << 20)
+    assert list(tmp_path.iterdir()) == []
+    write_ome_tiff(tmp_path / "a.tif", image, compression="zstd", memory=3 << 20)
     with tifffile.TiffFile(tmp_path / "a.tif") as opened:
         np.testing.assert_array_equal(opened.series[0].asarray(), pixels)
         np.testing.assert_array_equal(opened.series[0].levels[1].asarray(), downsample(pixels, (1, 2, 2)))

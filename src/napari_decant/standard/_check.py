@@ -12,7 +12,7 @@ from napari_decant.progress import CancelToken, Progress, ProgressCallback, igno
 from napari_decant.standard._facts import ImageFacts, collect_facts
 from napari_decant.standard._report import CheckReport, ImageCheck
 from napari_decant.standard._rule import Finding, Outcome, Rule, check_standard
-from napari_decant.standard._rules import IMAGE_RULES, OPENS, STORE_RULES
+from napari_decant.standard._rules import IMAGE_RULES, OPENS, STORE_RULES, VALID
 from napari_decant.standard._rules_store import StoreFacts
 from napari_decant.stores import FileMetadataReader, Store, open_store
 
@@ -105,6 +105,7 @@ def _check_store(
         return CheckReport(name, standard, (), (_refused(f"{store.uri} holds no Zarr image or array"),))
     cancel = cancel or CancelToken()
     checked = []
+    unreadable: dict[str, str] = {}
     for number, entry in enumerate(entries):
         cancel.check()
         facts = collect_facts(
@@ -112,8 +113,10 @@ def _check_store(
         )
         facts.step = _step(progress, cancel)
         checked.append(_image_check(facts, entry, cancel))
+        if facts.error:
+            unreadable[facts.path] = facts.error
         progress(Progress("check", number + 1, len(entries), entry.name, "images"))
-    at_store = _findings(StoreFacts(store, reader), STORE_RULES, standard, cancel)
+    at_store = _findings(StoreFacts(store, reader, unreadable), STORE_RULES, standard, cancel)
     return CheckReport(name, standard, tuple(checked), at_store)
 
 
@@ -126,7 +129,13 @@ def _step(progress: ProgressCallback, cancel: CancelToken) -> Callable[[str, int
 
 
 def _image_check(facts: ImageFacts, entry: ImageEntry, cancel: CancelToken) -> ImageCheck:
-    findings = _findings(facts, IMAGE_RULES, facts.standard, cancel)
+    rules = tuple(rule for rule in IMAGE_RULES if not facts.error or rule is VALID)
+    findings = _findings(facts, rules, facts.standard, cancel)
+    if facts.error:  # that one finding says why; every other rule could only say it again
+        because = f"the image cannot be looked at (see {VALID.id})"
+        skipped = Outcome(None, "", path=facts.path, because=because)
+        others = [r for r in IMAGE_RULES if r is not VALID and facts.standard in r.standards]
+        findings += tuple(Finding.of(rule, skipped) for rule in others)
     base = facts.base
     return ImageCheck(
         path=facts.path,

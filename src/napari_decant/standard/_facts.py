@@ -13,11 +13,12 @@ from napari_decant.ngff import ArrayMeta, ImageEntry, parse_array_meta
 from napari_decant.ngff._node import Node, read_nodes
 from napari_decant.stores import FileMetadataReader, Store, join_key, unsafe_name_reason
 
-__all__ = ["SPACE", "ImageFacts", "LevelFacts", "collect_facts"]
+__all__ = ["SPACE", "ImageFacts", "LevelFacts", "collect_facts", "numbers", "read_each"]
 
 SPACE = ("z", "y", "x")
 _MAX_LEVELS = 64
 _TYPES = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
+_IMPLIED = ("0.1", "0.2")  # versions whose axes are these five, in this order
 
 
 @dataclass(eq=False)
@@ -40,6 +41,8 @@ class LevelFacts:
         As declared for this level.
     not_finite : bool
         Whether its document has a bare NaN or Infinity.
+    absent : bool
+        Whether there is no array at all.
     """
 
     index: int
@@ -50,6 +53,7 @@ class LevelFacts:
     scale: tuple[float, ...] | None = None
     translation: tuple[float, ...] | None = None
     not_finite: bool = False
+    absent: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -248,6 +252,8 @@ def _read_multiscales(facts: ImageFacts, node: Node, entry: ImageEntry, reader: 
             {"name": a, "type": _TYPES.get(a)} if isinstance(a, str) else a if isinstance(a, dict) else {}
             for a in axes[:64]
         ]
+    elif axes is None and facts.version in _IMPLIED:
+        facts.axes = [{"name": name, "type": kind} for name, kind in _TYPES.items()]
     datasets = chosen.get("datasets")
     places: list[tuple[int, str, dict[str, Any]]] = []
     for i, item in enumerate(datasets[:_MAX_LEVELS] if isinstance(datasets, list) else []):
@@ -259,7 +265,7 @@ def _read_multiscales(facts: ImageFacts, node: Node, entry: ImageEntry, reader: 
             facts.levels.append(LevelFacts(i, "", error=f"the path {str(path)[:80]!r} of level {i} {reason}"))
             continue
         places.append((i, join_key(node.path, path), item))
-    nodes = _read_each(facts.store, [path for _, path, _ in places], node.zarr_format, reader)
+    nodes = read_each(facts.store, [path for _, path, _ in places], node.zarr_format, reader)
     for i, path, item in places:
         found = nodes[path]
         level = LevelFacts(i, path, error=found) if isinstance(found, str) else _level(i, path, found)
@@ -269,8 +275,8 @@ def _read_multiscales(facts: ImageFacts, node: Node, entry: ImageEntry, reader: 
     facts.levels.sort(key=lambda level: level.index)
 
 
-def _read_each(
-    store: Store, paths: list[str], zarr_format: int, reader: FileMetadataReader
+def read_each(
+    store: Store, paths: list[str], zarr_format: int | None, reader: FileMetadataReader
 ) -> dict[str, Node | str | None]:
     """Read array documents in one go; where one is damaged, its reason stands in its place."""
     try:
@@ -280,15 +286,13 @@ def _read_each(
         if len(paths) == 1:
             return {paths[0]: str(error)}
         return {
-            path: node
-            for one in paths
-            for path, node in _read_each(store, [one], zarr_format, reader).items()
+            path: node for one in paths for path, node in read_each(store, [one], zarr_format, reader).items()
         }
 
 
 def _level(index: int, path: str, node: Node | None) -> LevelFacts:
     if node is None or node.array is None:
-        return LevelFacts(index, path, error=f"there is no array at {path!r}")
+        return LevelFacts(index, path, error=f"there is no array at {path!r}", absent=True)
     level = LevelFacts(index, path, node.array, not_finite=node.not_finite)
     try:
         level.meta = parse_array_meta(node.array, node.zarr_format, where=node.where)

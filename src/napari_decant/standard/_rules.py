@@ -15,7 +15,7 @@ from napari_decant.standard import (
 from napari_decant.standard._rule import Outcome, Rule, RuleBook
 from napari_decant.standard._rules_store import StoreFacts
 
-__all__ = ["IMAGE_RULES", "OPENS", "RULES", "STORE_RULES"]
+__all__ = ["IMAGE_RULES", "OPENS", "RULES", "STORE_RULES", "VALID"]
 
 _ORDER = "OMLPDTCSZNBR"
 opening = RuleBook("Opening")
@@ -54,6 +54,9 @@ IMAGE_RULES = _sorted(
     ]
 )
 """Rules about one image; ``check`` takes an `ImageFacts`."""
+
+VALID = next(rule for rule in IMAGE_RULES if rule.id == "N1")
+"""The rule that an image breaks which cannot be looked at."""
 
 STORE_RULES = _sorted([OPENS, *_rules_store.plates.rules, *_rules_store.single_file.rules])
 """Rules about a whole store; ``check`` takes a `StoreFacts`."""

@@ -12,6 +12,7 @@ __all__ = ["book"]
 
 book = RuleBook("Multiresolution")
 NO_ARRAY = "level 0 is no valid array"
+NO_METADATA = "there are no OME metadata, which would say so"
 
 
 def _axis(facts: ImageFacts, i: int) -> str:
@@ -28,6 +29,9 @@ def _axis(facts: ImageFacts, i: int) -> str:
 )
 def three_scales(facts: ImageFacts) -> Iterator[Outcome]:
     """M1."""
+    if facts.kind == "array":
+        yield Outcome(None, "", path=facts.path, because=NO_METADATA)
+        return
     count = len(facts.levels)
     yield Outcome(count >= 3, f"{count} level{'s' * (count != 1)}", "at least 3 levels", facts.path)
 
@@ -59,9 +63,10 @@ def small_level(facts: ImageFacts) -> Iterator[Outcome]:
 )
 def halves(facts: ImageFacts) -> Iterator[Outcome]:
     """M6."""
-    pairs = list(itertools.pairwise(facts.ordered))
+    # where a level between two is missing or damaged, N3 says so
+    pairs = [(a, b) for a, b in itertools.pairwise(facts.ordered) if abs(a.index - b.index) == 1]
     if not pairs:
-        yield Outcome(None, "", path=facts.path, because="there is only one level")
+        yield Outcome(None, "", path=facts.path, because="there are no two levels to compare")
         return
     yield from one(_halved(facts, fine, coarse) for fine, coarse in pairs)
 
@@ -121,8 +126,11 @@ def _kept(facts: ImageFacts, base: LevelFacts, level: LevelFacts) -> Outcome:
 )
 def five_axes(facts: ImageFacts) -> Iterator[Outcome]:
     """D1."""
+    if facts.kind == "array" and not facts.axes:
+        yield Outcome(None, "", path=facts.path, because=NO_METADATA)
+        return
     rank = len(facts.base.shape) if facts.base else len(facts.axes)
-    names = ", ".join(facts.names) or f"{rank} axes without names"
+    names = ", ".join(facts.names) or f"{rank} dimensions whose axes have no names"
     wanted = "t, c, z, y, x of types time, channel, space, space, space"
     if facts.names != list("tczyx") or (facts.base is not None and rank != 5):
         yield Outcome(False, names, wanted, facts.path)
@@ -150,7 +158,9 @@ def image_type(facts: ImageFacts) -> Iterator[Outcome]:
         return
     name = meta.native_dtype.name
     good = name in ("uint8", "uint16")
-    because = "" if good else f"quantising {name} changes values, so it is done only when asked for"
+    because = (
+        "" if good else f"quantising {name} changes values; export does it only when asked to (--quantize)"
+    )
     yield Outcome(good, name, "uint8 or uint16", facts.base.path if facts.base else "", because)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from napari_decant.standard._facts import ImageFacts, LevelFacts, numbers
 from napari_decant.standard._rule import Outcome, RuleBook, one
-from napari_decant.standard._rules_levels import NO_ARRAY
+from napari_decant.standard._rules_levels import NO_ARRAY, NO_METADATA
 from napari_decant.standard._yaozarrs import validate
 
 __all__ = ["book"]
@@ -77,18 +77,17 @@ def current_version(facts: ImageFacts) -> Iterator[Outcome]:
 )
 def valid_arrays(facts: ImageFacts) -> Iterator[Outcome]:
     """N3."""
-    if facts.error:
-        return
     if not facts.levels:
         yield Outcome(False, "no datasets are listed", "at least one level", facts.path)
         return
-    good = True
-    for level in facts.levels:
-        outcome = _array_outcome(facts, level)
-        if outcome is not None:
-            good = False
-            yield outcome
-    if good:
+    absent = [level for level in facts.levels if level.absent]
+    wrong = [_array_outcome(facts, level) for level in facts.levels if not level.absent]
+    if absent:
+        names = ", ".join(repr(level.path) for level in absent[:8])
+        found = f"there is no array at {names}" + (f" and {len(absent) - 8} more" if len(absent) > 8 else "")
+        yield Outcome(False, found, f"{len(facts.levels)} arrays", absent[0].path)
+    yield from (outcome for outcome in wrong if outcome is not None)
+    if not absent and not any(wrong):
         yield Outcome(True, f"{len(facts.levels)} arrays", path=facts.path)
 
 
@@ -214,7 +213,9 @@ def dimension_names(facts: ImageFacts) -> Iterator[Outcome]:
     """N7."""
     if facts.node is None or facts.node.zarr_format != 3 or not facts.entry or not facts.ordered:
         because = "Zarr v2 has no dimension names" if facts.node and facts.node.zarr_format == 2 else NO_ARRAY
-        yield Outcome(None, "", path=facts.path, because=facts.error or because)
+        if facts.node is not None and facts.node.array is not None:
+            because = NO_METADATA
+        yield Outcome(None, "", path=facts.path, because=because)
         return
     yield from one(
         Outcome(

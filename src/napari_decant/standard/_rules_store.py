@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from napari_decant.errors import DecantError
-from napari_decant.ngff._node import Node, read_nodes
-from napari_decant.standard._facts import ImageFacts
-from napari_decant.standard._rule import Outcome, RuleBook
+from napari_decant.ngff._node import Node
+from napari_decant.standard._facts import ImageFacts, read_each
+from napari_decant.standard._rule import Outcome, RuleBook, one
 from napari_decant.standard._yaozarrs import validate
 from napari_decant.stores import FileMetadataReader, Store, ZipStore, find_roots, join_key, unsafe_name_reason
 
@@ -25,10 +25,19 @@ _MOST_LABELS, _MOST_WELLS = 1_000, 10_000
 
 @dataclass(eq=False)
 class StoreFacts:
-    """A store and its root group."""
+    """A store and its root group.
+
+    Attributes
+    ----------
+    store : Store
+    reader : FileMetadataReader
+    unreadable : dict of str to str
+        Images that are listed but cannot be looked at, by path, and why.
+    """
 
     store: Store
     reader: FileMetadataReader = field(default_factory=FileMetadataReader)
+    unreadable: dict[str, str] = field(default_factory=dict)
 
     @property
     def zip(self) -> ZipStore | None:
@@ -37,12 +46,17 @@ class StoreFacts:
 
     def node(self, path: str) -> Node | str | None:
         """What stands at a path; the reason where it cannot be read."""
-        if path and (reason := unsafe_name_reason(path)) is not None:
-            return f"the path {path[:80]!r} {reason}"
-        try:
-            return read_nodes(self.store, [path], self.reader).get(path)
-        except DecantError as error:
-            return str(error)
+        return self.nodes([path])[path]
+
+    def nodes(self, paths: Sequence[str]) -> dict[str, Node | str | None]:
+        """What stands at each path, read in one go; the reason where it cannot be read."""
+        reasons = {path: unsafe_name_reason(path) if path else None for path in paths}
+        safe = [path for path, reason in reasons.items() if reason is None]
+        found = read_each(self.store, safe, None, self.reader)
+        return {
+            path: found[path] if reason is None else f"the path {path[:80]!r} {reason}"
+            for path, reason in reasons.items()
+        }
 
     @property
     def root(self) -> str:
@@ -118,21 +132,21 @@ def plate(facts: StoreFacts) -> Iterator[Outcome]:
         return
     faults = list(validate(version, "plate", node.attributes, node.ome).errors)
     paths = _child_paths(plate_meta.get("wells"))
+    wells = facts.nodes([join_key(root, path) for path in paths[:_MOST_WELLS]])
     fields = 0
-    for path in paths[:_MOST_WELLS]:
-        full = join_key(root, path)
-        well = facts.node(full)
+    for full, well in wells.items():
         if not isinstance(well, Node):
-            faults.append(f"the well {path!r} is listed, but {well or 'not there'}")
+            faults.append(f"the well {full!r} is listed, but {well or 'not there'}")
             continue
         meta = well.ome.get("well")
         if not isinstance(meta, dict):
             faults.append(f"the group {full!r} has no well metadata")
             continue
         faults += [f"{full}: {e}" for e in validate(version, "well", well.attributes, well.ome).errors]
-        fields += len(_child_paths(meta.get("images")))
-    for fault in faults[:10]:
-        yield Outcome(False, fault, f"a plate of OME-Zarr {version}", root)
+        listed = [join_key(full, path) for path in _child_paths(meta.get("images"))]
+        faults += [facts.unreadable[path] for path in listed if path in facts.unreadable]
+        fields += len(listed)
+    yield from one(Outcome(False, fault, f"a plate of OME-Zarr {version}", root) for fault in faults)
     if not faults and version != "0.5":
         yield Outcome(False, f"a plate of OME-Zarr {version}", "a plate of OME-Zarr 0.5", root)
     elif not faults:

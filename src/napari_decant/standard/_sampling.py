@@ -116,8 +116,10 @@ def _sample(
         blocks += 1
         if fine.size == 0 or ((fine == fine.flat[0]).all() and (coarse == fine.flat[0]).all()):
             continue
-        varied += 1
         methods, off = _explain(fine, coarse, factors)
+        if not methods and (_lacks(arrays[0], under) or _lacks(arrays[1], box)):
+            continue  # fill values stand for what is absent, which B2 says
+        varied += 1
         explained &= methods
         if off > worst:
             worst, where = off, f"from {[s.start for s in box]}"
@@ -126,6 +128,15 @@ def _sample(
     if not varied:
         explained = {"constant"}
     return Sample(path, frozenset(explained), worst, where, blocks)
+
+
+def _lacks(array: ZarrArray, box: tuple[slice, ...]) -> bool:
+    """Whether a chunk that a block touches is not stored."""
+    ranges = [
+        range(s.start // c, -(-min(s.stop, n) // c))
+        for s, c, n in zip(box, array.meta.chunk_shape, array.shape, strict=True)
+    ]
+    return any(array.chunk_extent(index) is None for index in itertools.product(*ranges))
 
 
 def _place(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ import napari_decant.archive  # noqa: F401 - registers how archives are opened
 from napari_decant import __version__
 from napari_decant.errors import DecantError, UnsupportedOperation, UsageError
 from napari_decant.images import Channel, ChunkCache, Image, ImageToWrite, LabelInfo, open_image
+from napari_decant.images._identity import image_identity
 from napari_decant.ngff import list_images
 from napari_decant.ngff._node import Node, read_nodes
 from napari_decant.progress import CancelToken
@@ -213,7 +211,7 @@ def _add(
     quantiser = _quantiser(opened, choices, cancel)
     found.reopen[path] = image, quantiser
     # another range makes other pixels: an export with it is never taken up by this one
-    identity = f"{_identity(location, opened)} {quantiser}"
+    identity = f"{image_identity(location, opened)} {quantiser}"
     made = prepare(opened, choices, quantiser, identity)
     labels = {}
     for name in opened.labels:
@@ -225,7 +223,7 @@ def _add(
             continue
         found.opened.append(label)
         label = replace(label, label=label.label or LabelInfo())
-        labels[name] = prepare(label, choices, None, _identity(location, label))
+        labels[name] = prepare(label, choices, None, image_identity(location, label))
         found.reopen[join_key(path, "labels", name)] = where, None
     found.images[path] = replace(made, labels=labels)
     found.notes += [text for text in opened.warnings if text not in found.notes]
@@ -292,26 +290,6 @@ def _requantised(channel: Channel, quantiser: Quantiser) -> Channel:
         return replace(channel, limits=None)
     low, high = (min(65535.0, max(0.0, quantiser.stored(v))) for v in channel.window)
     return replace(channel, window=(low, high) if low < high else None, limits=None)
-
-
-def _identity(location: str, image: Image) -> str:
-    """Names an image and the state of its file, so that another one is never taken for it."""
-    path = local_path(location)
-    state = ""
-    if path is not None:
-        real = Path(os.path.realpath(path))
-        try:
-            if real.is_dir():
-                documents = [real / image.path / name for name in ("zarr.json", ".zattrs", ".zarray")]
-                found = [d for d in documents if d.is_file()]
-                state = hashlib.sha256(b"".join(d.read_bytes() for d in found)).hexdigest()[:16]
-            else:
-                facts = real.stat()
-                state = f"{facts.st_size} {facts.st_mtime_ns}"
-        except OSError:
-            state = "unknown"
-        location = str(real)
-    return f"{location} {image.path!r} {state}"
 
 
 def reopen_image(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 __all__ = ["Verdict", "validate"]
 
 _MOST = 10
+_NUMBERS = re.compile(r"\d+")
 _lock = threading.Lock()  # catching warnings changes state that all threads share
 
 
@@ -76,7 +78,13 @@ def _plain(errors: list[Any], ome: dict[str, Any]) -> list[str]:
             elif not part[:1].isupper():  # a model's name is no part of the document
                 where += f".{part}" if where else part
         sentences.append(_sentence(where or "the metadata", error))
-    return list(dict.fromkeys(sentences))
+    kinds: dict[str, list[str]] = {}  # the same fault in many places of a list is one
+    for sentence in sentences:
+        kinds.setdefault(_NUMBERS.sub("", sentence), []).append(sentence)
+    return [
+        alike[0] if len(set(alike)) == 1 else f"{alike[0]} (and {len(set(alike)) - 1} more like it)"
+        for alike in kinds.values()
+    ]
 
 
 def _sentence(where: str, error: Any) -> str:
