@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -115,6 +115,8 @@ class Image:
         What was tolerated.
     default_t, default_z : int or None
         Where a viewer starts.
+    decant : mapping
+        What this program has recorded in the file: where a turned crop lies, and what it was cut from.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Image:
     warnings: tuple[str, ...] = ()
     default_t: int | None = None
     default_z: int | None = None
+    decant: Mapping[str, Any] = field(default_factory=dict)
     _close: Callable[[], None] = field(default=lambda: None, repr=False)
 
     @property
@@ -193,7 +196,7 @@ class Image:
 
     def _recorded_affine(self, layer: ImageLayer) -> tuple[tuple[float, ...], ...] | None:
         """What ``decant.affine`` says beyond the scale and translation of a layer."""
-        record = recorded_affine(self.ngff.decant, layer.axis_labels) if self.ngff is not None else None
+        record = recorded_affine(self.decant, layer.axis_labels)
         if record is None:
             return None
         rank, at = len(layer.axes), record["axes"]

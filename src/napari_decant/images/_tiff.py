@@ -9,12 +9,13 @@ import threading
 from typing import Any
 
 from napari_decant.errors import ChoiceNeeded, DecantError, FormatError, UsageError
+from napari_decant.images._affine import placed, recorded_affine
 from napari_decant.images._cache import ChunkCache
 from napari_decant.images._image import Image
 from napari_decant.images._lazy import ArrayLimits, ChunkSource, LazyArray
 from napari_decant.images._tiff_facts import TiffFacts, has_doctype, tiff_facts
-from napari_decant.images._tiff_source import PageSource, RawSource
-from napari_decant.ngff import Axis, ImageEntry
+from napari_decant.images._tiff_source import PageSource, RawSource, WithAxis
+from napari_decant.ngff import Axis, ImageEntry, LabelInfo
 from napari_decant.stores import PositionalFile
 from napari_decant.stores._stream import PositionalStream
 
@@ -180,10 +181,13 @@ class TiffImages:
 
     def _image(self, index: int, series: Any, facts: TiffFacts, warnings: list[str]) -> Image:
         letters = str(series.axes)
+        flat = letters.find("Y") if _lacks_depth(facts, letters) else None
         levels: list[LazyArray] = []
         for level in series.levels:
             try:
-                array = LazyArray(self._source(level), self._cache, self._limits)
+                source = self._source(level)
+                whole: ChunkSource = source if flat is None else WithAxis(source, flat)
+                array = LazyArray(whole, self._cache, self._limits)
             except (FormatError, ValueError) as error:
                 if not levels:
                     raise
@@ -191,18 +195,22 @@ class TiffImages:
                 continue
             if str(level.axes) == letters and array.dtype == series.dtype.newbyteorder("="):
                 levels.append(array)
+        letters = letters if flat is None else f"{letters[:flat]}Z{letters[flat:]}"
         axes = _axes(letters, facts)
         rgb, channel_axis, order = _colour(letters, levels[0].shape)
         if order is not None:
             levels = [level.transpose(order) for level in levels]
             axes = tuple(axes[i] for i in order)
-        base = tuple(facts.spacing.get(axis.name, 1.0) for axis in axes)
+        base, start = _place(axes, levels[0].shape, facts)
         scales = [
             tuple(s * a / b if b else s for s, a, b in zip(base, levels[0].shape, level.shape, strict=True))
             for level in levels
         ]
         # Levels made by averaging: the centre of a coarse pixel lies between those that it was made of.
-        shifts = [tuple((a - s) / 2 for a, s in zip(scale, base, strict=True)) for scale in scales]
+        shifts = [
+            tuple(t + (a - s) / 2 for t, a, s in zip(start, scale, base, strict=True)) for scale in scales
+        ]
+        labels = facts.decant.get("labels") is True and levels[0].dtype.kind in "iu"
         name = facts.name or self._name
         return Image(
             name=name if len(self._series) == 1 or facts.name else f"{self._name} [{index}]",
@@ -215,11 +223,13 @@ class TiffImages:
             channels=_channels(facts, channel_axis),
             channel_axis=channel_axis,
             is_rgb=rgb,
+            label=LabelInfo() if labels else None,
             warnings=tuple(warnings),
+            decant=facts.decant,
             _close=self._file.close,
         )
 
-    def _source(self, level: Any) -> ChunkSource:
+    def _source(self, level: Any) -> RawSource | PageSource:
         page = level.keyframe
         if level.dataoffset is not None and page.compression == 1 and page.fillorder == 1:
             whole = page.bitspersample in (8, 16, 32, 64) and page.sampleformat in (1, 2, 3, None)
@@ -240,6 +250,27 @@ def _axes(letters: str, facts: TiffFacts) -> tuple[Axis, ...]:
             name = f"{name}_{i}"
         axes.append(Axis(name, kind, facts.units.get(name)))
     return tuple(axes)
+
+
+def _lacks_depth(facts: TiffFacts, letters: str) -> bool:
+    """Whether a single plane lies somewhere in a volume, which takes an axis that TIFF readers drop."""
+    record = facts.decant.get("affine")
+    named = record.get("axes") if isinstance(record, dict) else None
+    return isinstance(named, list) and "z" in named and "Z" not in letters and letters.endswith(("YX", "YXS"))
+
+
+def _place(
+    axes: tuple[Axis, ...], shape: tuple[int, ...], facts: TiffFacts
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Scale and translation of level 0; where the file records the place of a crop, those of that."""
+    base, start = [facts.spacing.get(axis.name, 1.0) for axis in axes], [0.0] * len(axes)
+    record = recorded_affine(facts.decant, [axis.name for axis in axes])
+    if record is not None:
+        at, matrix = record["axes"], record["matrix"]
+        where = placed(matrix[:, :-1], matrix[:, -1], [shape[i] for i in at])
+        for i, scale, shift in zip(at, where.scale, where.translation, strict=True):
+            base[i], start[i] = scale, shift
+    return tuple(base), tuple(start)
 
 
 def _colour(letters: str, shape: tuple[int, ...]) -> tuple[bool, int | None, list[int] | None]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from napari_decant.errors import FormatError
 from napari_decant.images._units import in_micrometers, in_seconds, unit_name
 from napari_decant.ngff import Channel
+from napari_decant.ngff._zarr_json import load_json
 
-__all__ = ["TiffFacts", "has_doctype", "tiff_facts"]
+__all__ = ["ANNOTATION", "TiffFacts", "has_doctype", "tiff_facts"]
 
+logger = logging.getLogger(__name__)
+ANNOTATION = "napari-decant"
 _MAX_XML = 64 << 20
+_MAX_ANNOTATION = 1 << 20
 _CENTIMETER = 3
 
 
@@ -35,6 +41,8 @@ class TiffFacts:
         Low values are bright.
     dialect : str
         ``"ome"``, ``"imagej"``, ``"lsm"``, ``"micromanager"`` or ``""``.
+    decant : dict
+        What this program has recorded in a file that it wrote.
     """
 
     spacing: dict[str, float] = field(default_factory=dict)
@@ -43,6 +51,7 @@ class TiffFacts:
     name: str | None = None
     inverted: bool = False
     dialect: str = ""
+    decant: dict[str, Any] = field(default_factory=dict)
 
     def length(self, axis: str, value: Any, unit: str | None) -> None:
         """Keep a pixel size if it is a positive length in a known unit."""
@@ -188,7 +197,10 @@ def _from_ome(tif: Any, series: int, facts: TiffFacts) -> bool:
     text = tif.ome_metadata or ""
     if len(text) > _MAX_XML or has_doctype(text):
         return False
-    images = [element for element in ET.fromstring(text) if _tag(element) == "Image"]
+    root = ET.fromstring(text)
+    images = [element for element in root if _tag(element) == "Image"]
+    if len(images) == 1:
+        facts.decant = _recorded(root)
     if series >= len(images):
         return True
     image = images[series]
@@ -206,6 +218,20 @@ def _from_ome(tif: Any, series: int, facts: TiffFacts) -> bool:
         if _tag(element) == "Channel"
     )[:10_000]
     return True
+
+
+def _recorded(root: ET.Element) -> dict[str, Any]:
+    """What `write_ome_tiff` has put into an annotation."""
+    for element in root.iter():
+        if _tag(element) == "CommentAnnotation" and element.get("Namespace") == ANNOTATION:
+            value = next((child.text or "" for child in element if _tag(child) == "Value"), "")
+            try:
+                found = load_json(value.encode(), "the annotation", max_bytes=_MAX_ANNOTATION)
+            except FormatError as error:
+                logger.warning("what napari-decant has recorded in the file is not used: %s", error)
+                return {}
+            return found if isinstance(found, dict) else {}
+    return {}
 
 
 def _tag(element: ET.Element) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from napari_decant.errors import DecantError, FormatError, UnsafeInput
 from napari_decant.stores import PositionalFile
 
-__all__ = ["PageSource", "RawSource"]
+__all__ = ["PageSource", "RawSource", "WithAxis"]
 
 _ROWS_BYTES = 4 << 20  # decoded size of a chunk made of whole strips or rows
 _MAX_SEGMENT_BYTES = 2 << 30
@@ -81,6 +81,34 @@ class RawSource:
                 for s, i, c in zip(selection, index, self.chunk_shape, strict=True)
             )
         ]
+
+
+class WithAxis:
+    """Another source with one more axis of length 1: TIFF readers drop those.
+
+    Parameters
+    ----------
+    source : RawSource or PageSource
+    at : int
+        Where the axis goes.
+    """
+
+    def __init__(self, source: RawSource | PageSource, at: int) -> None:
+        self._source, self._at = source, at
+        self.dtype = source.dtype
+        self.shape = (*source.shape[:at], 1, *source.shape[at:])
+        self.chunk_shape = (*source.chunk_shape[:at], 1, *source.chunk_shape[at:])
+
+    def read_chunk(self, index: Sequence[int], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """See `ChunkSource.read_chunk`."""
+        inner = None if out is None else out.squeeze(self._at)
+        chunk = self._source.read_chunk([*index[: self._at], *index[self._at + 1 :]], inner)
+        return chunk.reshape(self.chunk_shape) if out is None else out
+
+    def read(self, selection: tuple[slice, ...]) -> NDArray[Any]:
+        """See `ChunkSource.read`; the box lies within one chunk."""
+        block = self._source.read((*selection[: self._at], *selection[self._at + 1 :]))
+        return np.expand_dims(block, self._at)[(slice(None),) * self._at + (selection[self._at],)]
 
 
 class PageSource:

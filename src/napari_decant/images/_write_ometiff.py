@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -14,10 +15,12 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_decant.errors import DecantError, IntegrityError, UnsupportedOperation, UsageError
+from napari_decant.errors import BudgetExceeded, DecantError, IntegrityError, UnsupportedOperation, UsageError
+from napari_decant.images._affine import affine_record, recorded_affine
 from napari_decant.images._cache import ChunkCache
 from napari_decant.images._open import open_image
 from napari_decant.images._pyramid import Method, PyramidBuilder
+from napari_decant.images._tiff_facts import ANNOTATION
 from napari_decant.images._units import in_micrometers, in_seconds, unit_name
 from napari_decant.images._write_zarr_plan import ImageToWrite, parse_axes, place_axes, worker_count
 from napari_decant.images._write_zarr_shard import digest_of
@@ -29,7 +32,8 @@ __all__ = ["OmeTiffReport", "write_ome_tiff"]
 
 _TYPES: Final = frozenset(["uint8", "uint16", "uint32", "int8", "int16", "int32", "float32", "float64"])
 _TILE: Final = 512
-_BAND_BYTES: Final = 128 << 20  # of one plane that are held at a time
+_MEMORY: Final = 512 << 20
+_SHARES: Final = 4
 _CLASSIC: Final = 3_900_000_000
 _MOST_POSITIONS: Final = 10_000
 _SAFE_COMPRESSION: Final = ("zlib", "zstd", "lzw", "none")
@@ -62,6 +66,7 @@ def write_ome_tiff(
     *,
     compression: str = "zlib",
     pyramid: bool = True,
+    memory: int | None = None,
     workers: int | None = None,
     verify: bool = True,
     overwrite: bool = False,
@@ -75,10 +80,14 @@ def write_ome_tiff(
     target : str or path
         Ends with ``.tif`` or ``.tiff``; ``.ome.tif`` is usual.
     image : ImageToWrite
-        Its ``labels`` are not written: a TIFF has no place for them.
+        Its ``labels`` are not written: a TIFF has no place for them. Its attribute ``decant`` becomes an
+        annotation, from which our reader puts a turned crop back into its place; lengths in it are converted
+        to micrometers.
     compression : {"zlib", "zstd", "lzw", "none"}
     pyramid : bool
         Write smaller levels as SubIFDs: halved along y and x, since TIFF keeps every plane of z.
+    memory : int, optional
+        Bytes for pixels on their way, beside what the source itself takes; 512 MiB by default.
     workers : int, optional
         Threads that compress.
     verify : bool
@@ -96,6 +105,8 @@ def write_ome_tiff(
     ------
     UnsupportedOperation
         OME-TIFF has no such data type.
+    BudgetExceeded
+        ``memory`` does not hold a row of tiles.
     TargetExists, StorageError, IntegrityError, UsageError, Cancelled
         As for `write_ome_zarr`; nothing is left.
     """
@@ -104,7 +115,7 @@ def write_ome_tiff(
         raise UsageError(f"the name {path.name!r} does not end with .tif or .tiff")
     if compression not in _SAFE_COMPRESSION:
         raise UsageError(f"compression {compression!r} is unknown; use {', '.join(_SAFE_COMPRESSION)}")
-    writer = _Writer(image, pyramid, cancel or CancelToken(), progress, path.name)
+    writer = _Writer(image, pyramid, memory or _MEMORY, cancel or CancelToken(), progress, path.name)
     with AtomicFile(path, overwrite=overwrite) as out:
         try:
             writer.write(out.file, compression, worker_count(workers), path.parent)
@@ -122,7 +133,13 @@ class _Writer:
     """One image on its way into a TIFF."""
 
     def __init__(
-        self, image: ImageToWrite, pyramid: bool, cancel: CancelToken, progress: ProgressCallback, name: str
+        self,
+        image: ImageToWrite,
+        pyramid: bool,
+        memory: int,
+        cancel: CancelToken,
+        progress: ProgressCallback,
+        name: str,
     ) -> None:
         self.image, self.cancel, self.progress, self.name = image, cancel, progress, name
         self.axes = parse_axes(image.axes)
@@ -146,8 +163,13 @@ class _Writer:
         )
         self.shapes = [tuple(shape) for shape in self.builder().shapes]
         row = self.x * self.samples * self.dtype.itemsize
-        bands = max(1, _BAND_BYTES // max(1, row * _TILE))
+        # a band is held, its smaller levels are made, and tiles of as many bytes are compressed together
+        least = _SHARES * row * min(_TILE, self.y)
+        if least > memory:
+            raise BudgetExceeded("memory", least, memory, f"a row of tiles of {image.name!r}")
+        bands = max(1, min(128 << 20, memory // _SHARES) // max(1, row * _TILE))
         self.band = min(-(-self.y // _TILE) * _TILE, bands * _TILE)
+        self.buffer = max(1 << 20, min(32 << 20, memory // _SHARES))
         self.digests: list[bytes] = []
 
     @property
@@ -189,6 +211,7 @@ class _Writer:
             "compression": None if compression == "none" else compression,
             "photometric": "rgb" if self.samples > 1 else "minisblack",
             "maxworkers": workers,
+            "buffersize": self.buffer,
         }
         if self.samples > 1:
             options["planarconfig"] = "contig"
@@ -265,10 +288,36 @@ class _Writer:
             found["TimeIncrement"], found["TimeIncrementUnit"] = step, "s"
         if positions:
             found["Plane"] = positions
-        names = [channel.label for channel in self.image.channels]
-        if self.samples == 1 and len(names) == self.counts[1] and all(names):
-            found["Channel"] = {"Name": names}
+        channels = list(self.image.channels)
+        if self.samples == 1 and len(channels) == self.counts[1]:
+            names, colors = [c.label for c in channels], [c.color for c in channels]
+            known: dict[str, Any] = {"Name": names} if all(names) else {}
+            if all(colors):
+                known |= {"Color": [_signed(color) for color in colors if color]}
+            if known:
+                found["Channel"] = known
+        decant = self._recorded(units)
+        if decant:
+            found["CommentAnnotation"] = {"Namespace": ANNOTATION, "Value": json.dumps(decant)}
         return found
+
+    def _recorded(self, units: Sequence[str | None]) -> dict[str, Any]:
+        """What ``decant`` says, in the units that this file has."""
+        given = self.image.attributes.get("decant")
+        if not isinstance(given, Mapping):
+            return {}
+        decant = dict(given)
+        if self.image.label is not None:
+            decant["labels"] = True
+        record = recorded_affine(decant, list("tczyx"))
+        if record is not None:
+            factors = []
+            for role in record["axes"]:
+                unit = unit_name(units[role])
+                factors.append((in_micrometers(1.0, unit) if unit else None) or 1.0)
+            matrix = record["matrix"] * np.asarray(factors)[:, None]
+            decant["affine"] = affine_record(matrix, ["tczyx"[role] for role in record["axes"]])
+        return decant
 
     def verify(self, path: Path) -> None:
         """Compare every band of the finished file with what was read from the source."""
@@ -288,3 +337,9 @@ class _Writer:
         except DecantError as error:
             self.cancel.check()
             raise IntegrityError(f"{path} cannot be read back: {error}") from error
+
+
+def _signed(color: str) -> int:
+    """RRGGBB as OME's signed 32-bit RGBA."""
+    number = int(color, 16) << 8 | 0xFF
+    return number - (1 << 32) if number >= 1 << 31 else number

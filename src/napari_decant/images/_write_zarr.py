@@ -149,7 +149,8 @@ def write_ome_zarr(
     IntegrityError
         What was read back is not what was written.
     StorageError
-        Reading or writing failed; what is finished is kept and the same call goes on from there.
+        Reading or writing failed; if every image has an ``identity``, what is finished is kept and the same
+        call goes on from there.
     Cancelled
         The token was set; nothing is left.
     """
@@ -167,7 +168,7 @@ def write_ome_zarr(
     stage = Stage(plan.target)
     identity = {"options": [compression, shuffle], "images": {i.path: i.identity() for i in plan.images}}
     resumed = stage.open(identity, overwrite=overwrite)
-    with stage.cleaning():
+    with stage.cleaning(resumable=all(image.image.identity for image in plan.images)):
         for image in plan.images:
             _write_arrays(stage, image, options)
         before = _finished(stage, plan) if resumed else 0

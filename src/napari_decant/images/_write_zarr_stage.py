@@ -232,14 +232,17 @@ class Stage:
         _remove(self.folder)
 
     @contextlib.contextmanager
-    def cleaning(self) -> Iterator[None]:
+    def cleaning(self, *, resumable: bool = True) -> Iterator[None]:
         """Remove the folder where the work inside fails for good; keep it where it can be taken up again.
 
-        A full disk or a lost network leaves it: the same command goes on from there.
+        A full disk or a lost network leaves what is resumable: the same command goes on from there.
         """
         try:
             yield
         except StorageError as error:
+            if not resumable:
+                self.discard()
+                raise type(error)(f"{error}; nothing was left behind") from error
             self.release()
             kept = (
                 f"{error}; what is finished is kept in {self.folder}, and the same command goes on from there"

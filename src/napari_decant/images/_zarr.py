@@ -86,6 +86,7 @@ def image_from_ngff(
         warnings=tuple(warnings),
         default_t=ngff.default_t,
         default_z=ngff.default_z,
+        decant=ngff.decant,
         _close=store.close if owned else (lambda: None),
     )
 

@@ -144,7 +144,7 @@ class CropArray:
             Roughly what a box takes; by default small enough that progress is seen.
         """
         piece = self._piece(target_bytes or max(1 << 20, min(_PIECE_BYTES, self.nbytes // _FEWEST)))
-        grid = self._source_chunks()
+        grid = self.source_chunks()
         cuts = []
         for axis, (n, size) in enumerate(zip(self.shape, piece, strict=True)):
             first = 0
@@ -156,7 +156,7 @@ class CropArray:
         for combo in itertools.product(*cuts):
             yield tuple(a for a, _ in combo), tuple(b for _, b in combo)
 
-    def _source_chunks(self) -> tuple[int, ...] | None:
+    def source_chunks(self) -> tuple[int, ...] | None:
         """Chunk shape of the source, where output and source have the same grid."""
         if self.resolution.requires_resampling:
             return None
@@ -171,7 +171,7 @@ class CropArray:
     def _piece(self, target_bytes: int = _PIECE_BYTES) -> tuple[int, ...]:
         """Grow a box in turn along its shortest axis, from a chunk of the source or a single element."""
         room = max(1, min(target_bytes, self.cutter.memory // 8) // self.dtype.itemsize)
-        chunks = self._source_chunks()
+        chunks = self.source_chunks()
         size = [min(c, n) for c, n in zip(chunks, self.shape, strict=True)] if chunks else [1] * self.ndim
         spatial = set(self.source.spatial)
         while math.prod(size) > room and max(size) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from napari_decant.errors import BudgetExceeded
 from napari_decant.images._affine import Placement
+from napari_decant.images._identity import image_identity
 from napari_decant.images._image import Image
 from napari_decant.images._open import open_image
 from napari_decant.images.crop._array import CropArray
@@ -201,6 +203,7 @@ def crop(
                     opened.label,
                     saved,
                     opened.name,
+                    identity=_identity(opened, saved),
                 )
                 size = write_crop(
                     target,
@@ -229,6 +232,12 @@ def _open(image: Image | str | os.PathLike[str] | Store, which: str | None) -> t
     if isinstance(image, Image):
         return image, False
     return open_image(image, image=which), True
+
+
+def _identity(image: Image, saved: SavedQuery) -> str | None:
+    if image.uri.startswith("memory:"):  # gone with this program
+        return None
+    return f"{image_identity(image.uri, image)} {json.dumps(saved.to_json())}"
 
 
 def _fit(

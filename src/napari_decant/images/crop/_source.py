@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,8 +123,11 @@ def source_of_image(image: Image) -> CropSource:
         SourceLevel(str(number), level.shape, s, t, *places, data=level)
         for number, (level, s, t, places) in enumerate(zip(image.levels, scales, shifts, maps, strict=True))
     )
+    turned = _turned(image.decant, image.axes, scales[0], shifts[0])
     return _checked(
-        CropSource(image.uri, image.name, image.axes, levels, image.dtype, image.is_labels, keep=image)
+        CropSource(
+            image.uri, image.name, image.axes, levels, image.dtype, image.is_labels, turned, keep=image
+        )
     )
 
 
@@ -142,23 +145,23 @@ def _strict(image: Image, ngff: NgffImage) -> CropSource:
         for level in ngff.levels
     )
     dtype = ngff.levels[0].dtype
-    return CropSource(
-        ngff.uri, image.name, ngff.axes, levels, dtype, image.is_labels, _turned(ngff), keep=image
-    )
+    turned = _turned(ngff.decant, ngff.axes, ngff.levels[0].scale, ngff.levels[0].translation)
+    return CropSource(ngff.uri, image.name, ngff.axes, levels, dtype, image.is_labels, turned, keep=image)
 
 
-def _turned(ngff: NgffImage) -> tuple[tuple[float, ...], ...] | None:
+def _turned(
+    decant: Mapping[str, Any], axes: Sequence[Axis], scale: Sequence[float], translation: Sequence[float]
+) -> tuple[tuple[float, ...], ...] | None:
     """The recorded map of an image that is turned."""
-    record = recorded_affine(ngff.decant, [axis.name for axis in ngff.axes])
-    spatial = [i for i, axis in enumerate(ngff.axes) if axis.type == "space"]
+    record = recorded_affine(decant, [axis.name for axis in axes])
+    spatial = [i for i, axis in enumerate(axes) if axis.type == "space"]
     if record is None or not set(record["axes"]) <= set(spatial):
         return None
-    level = ngff.levels[0]
-    whole = np.column_stack([np.diag(level.scale), level.translation])
+    whole = np.column_stack([np.diag(scale), translation])
     at = record["axes"]
     whole[np.ix_(at, at)] = record["matrix"][:, :-1]
     whole[at, -1] = record["matrix"][:, -1]
-    kept = whole[np.ix_(spatial, [*spatial, len(ngff.axes)])]
+    kept = whole[np.ix_(spatial, [*spatial, len(axes)])]
     return tuple(tuple(map(float, row)) for row in kept)
 
 

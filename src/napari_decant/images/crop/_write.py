@@ -1,10 +1,10 @@
-"""Crops as files: OME-Zarr 0.5 with a pyramid, written piece by piece."""
+"""Crops as files: OME-Zarr 0.5 or OME-TIFF, with a pyramid, written piece by piece."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,17 +13,20 @@ import numpy as np
 from napari_decant import __version__
 from napari_decant.errors import UsageError
 from napari_decant.images._affine import Placement, affine_record
+from napari_decant.images._write_ometiff import write_ome_tiff
 from napari_decant.images._write_zarr import write_ome_zarr
 from napari_decant.images._write_zarr_plan import ImageToWrite
 from napari_decant.images._write_zarr_source import map_axes
 from napari_decant.images.crop._array import CropArray
 from napari_decant.images.crop._saved import SavedQuery
+from napari_decant.images.crop._slabs import Slabs
 from napari_decant.ngff import Axis, Channel, LabelInfo
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 
 __all__ = ["TARGET_SUFFIXES", "Written", "check_target", "write_crop"]
 
-TARGET_SUFFIXES: Final = (".zarr", ".ozx")
+TARGET_SUFFIXES: Final = (".zarr", ".ozx", ".tif", ".tiff")
+_TIFF_MEMORY: Final = 1 << 30
 _NAMES: Final = "tczyx"
 
 
@@ -44,6 +47,11 @@ class Written:
         What was cut, kept in the attributes.
     source : str
         Name of the image that it was cut from.
+    attributes : dict
+        More of what is recorded under ``decant``.
+    identity : str or None
+        Names the crop and the state of its source; an interrupted run can be taken up then, see
+        `ImageToWrite`.
     """
 
     name: str
@@ -55,6 +63,7 @@ class Written:
     query: SavedQuery | None = None
     source: str = ""
     attributes: dict[str, Any] = field(default_factory=dict)
+    identity: str | None = None
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
@@ -68,8 +77,8 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     target = Path(os.path.abspath(path))
     if target.suffix.lower() not in TARGET_SUFFIXES:
         raise UsageError(
-            f"the name {target.name!r} does not say what to write; end it with .zarr (a folder) or .ozx"
-            " (one file)"
+            f"the name {target.name!r} does not say what to write; end it with .zarr (a folder), .ozx"
+            " (one file) or .ome.tif"
         )
     return target
 
@@ -91,11 +100,11 @@ def write_crop(
     Parameters
     ----------
     target : str or path
-        ``.zarr`` or ``.ozx``.
+        ``.zarr``, ``.ozx``, or ``.tif`` and ``.tiff`` for OME-TIFF.
     array : CropArray
     written : Written
     memory, workers, overwrite, verify, cancel
-        See `napari_decant.images.write_ome_zarr`.
+        See `napari_decant.images.write_ome_zarr` and `write_ome_tiff`.
     progress : callable, optional
 
     Returns
@@ -105,35 +114,50 @@ def write_crop(
 
     Raises
     ------
-    UsageError, TargetExists, BudgetExceeded, StorageError, Cancelled
-        See `napari_decant.images.write_ome_zarr`.
+    UsageError, UnsupportedOperation, TargetExists, BudgetExceeded, StorageError, Cancelled
+        See `napari_decant.images.write_ome_zarr` and `write_ome_tiff`.
     """
     path = check_target(target)
 
     def tell(event: Progress) -> None:
         progress(Progress("crop", event.done, event.total, event.item, event.unit))
 
-    report = write_ome_zarr(
+    image = ImageToWrite(
+        array,
+        written.axes,
+        scale=written.placement.scale,
+        translation=written.placement.translation,
+        name=written.name,
+        channels=written.channels,
+        rgb=written.rgb,
+        label=written.label,
+        attributes={"decant": _attributes(written)},
+        identity=written.identity,
+    )
+    if path.suffix.lower() in (".tif", ".tiff"):
+        total = memory or _TIFF_MEMORY
+        depth = next((i for i, role in enumerate(map_axes(written.axes)) if role == 2), None)
+        image = replace(image, array=Slabs(array, depth, min(total // 3, 256 << 20)))
+        return write_ome_tiff(
+            path,
+            image,
+            memory=total - total // 3,
+            workers=workers,
+            overwrite=overwrite,
+            verify=verify,
+            progress=tell,
+            cancel=cancel,
+        ).size
+    return write_ome_zarr(
         path,
-        ImageToWrite(
-            array,
-            written.axes,
-            scale=written.placement.scale,
-            translation=written.placement.translation,
-            name=written.name,
-            channels=written.channels,
-            rgb=written.rgb,
-            label=written.label,
-            attributes={"decant": _attributes(written)},
-        ),
+        image,
         memory=memory,
         workers=workers,
         overwrite=overwrite,
         verify=verify,
         progress=tell,
         cancel=cancel,
-    )
-    return report.size
+    ).size
 
 
 def _attributes(written: Written) -> dict[str, Any]:
