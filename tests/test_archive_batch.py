@@ -96,6 +96,12 @@ def test_what_is_in_no_archive_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["left"] == [str(tmp_path / "in" / "day1" / "notes.txt")]
     assert main(["pack", str(tmp_path / "in"), "--series", "-o", str(tmp_path / "all"), "--quiet"]) == 0
     assert "no archive" not in capsys.readouterr().out
+    above = tmp_path / "above"
+    shutil.move(tmp_path / "in", above / "plate")
+    (above / "methods").mkdir()
+    (above / "methods" / "protocol.pdf").write_bytes(b"no image here or below")
+    assert main(["pack", str(above), "--series", "-o", str(tmp_path / "tree"), "--quiet"]) == 0
+    assert "1 other file is in no archive (protocol.pdf)" in capsys.readouterr().out
 
 
 POOLS = [

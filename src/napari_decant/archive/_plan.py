@@ -99,17 +99,26 @@ def find_tiffs(folder: Path, failed: Callable[[OSError], None] = cannot_read) ->
                 yield here / name
 
 
-def find_others(folder: Path) -> Iterator[Path]:
-    """What `plan` leaves outside when it searches a folder: files that are no TIFFs by their names.
+def find_others(paths: Sequence[str | Path], rows: Sequence[PlanRow]) -> Iterator[Path]:
+    """Files below the given folders that no row of their plan holds, in natural order.
 
-    Archives, reports, checksums and unfinished files of this program are not among them. Folders that
-    cannot be listed are passed by: the plan has a failure for each.
+    Archives, reports, checksums and unfinished files of this program are not among them, nor is anything
+    below a folder that cannot be packed: its row says so.
     """
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted((name for name in folders if not is_ours(name)), key=natural_key)
-        for name in sorted(names, key=natural_key):
-            if not (name.lower().endswith(TIFF_SUFFIXES) or is_ours(name) or name.lower() in LEFTOVERS):
-                yield Path(root) / name
+    held = {os.path.abspath(row.source) for row in rows if row.series is None}
+    held |= {os.path.abspath(member.path) for row in rows if row.series for member in row.series.members}
+    for path in paths:
+        if os.path.abspath(path) in held:
+            continue
+        for root, folders, names in os.walk(path):
+            here = os.path.abspath(root)
+            folders[:] = sorted(
+                (name for name in folders if not is_ours(name) and os.path.join(here, name) not in held),
+                key=natural_key,
+            )
+            for name in sorted(names, key=natural_key):
+                if not (os.path.join(here, name) in held or is_ours(name) or name.lower() in LEFTOVERS):
+                    yield Path(root) / name
 
 
 def plan(

@@ -82,7 +82,7 @@ def pack(
         progress=progress, cancel=cancel,
     )  # fmt: skip
     clear(progress)
-    left = [] if series else [other for path in paths if path.is_dir() for other in archive.find_others(path)]
+    left = list(archive.find_others(paths, rows))
     if dry_run:
         return _show_plan(rows, left, json)
     _offer_to_clean(rows)
@@ -167,7 +167,8 @@ def _say_left(left: list[Path]) -> None:
     if left:
         some = ", ".join(path.name for path in left[:3]) + (", ..." if len(left) > 3 else "")
         files = "1 other file is" if len(left) == 1 else f"{len(left):,} other files are"
-        say(f"{files} in no archive ({some}): TIFFs are found by name; --series keeps all")
+        why = "TIFFs are found by their names; --series keeps all files of a folder that has some"
+        say(f"{files} in no archive ({some}): {why}")
 
 
 def _show_plan(rows: list[PlanRow], left: list[Path], as_json: bool) -> int:
