@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from napari.settings import get_plugin_settings
+from tests.plugin.helpers import write_folder
+from tests.support.conforming import conforming
 from tests.support.gui import button, rows, settled
 from tests.support.tiffwriter import TiffSpec, write_sparse_imagej, write_tiff
 
@@ -23,6 +25,7 @@ TITLES = {
     "restore": "Restore originals",
     "inspect": "Inspect a file",
     "export": "Export to OME-Zarr",
+    "check": "Check against the array standard",
 }
 
 
@@ -72,6 +75,19 @@ def test_packing_says_so_and_the_result_opens_as_a_layer(qtbot, viewer, dock, to
     button(panel, "Open in napari").click()
     (layer,) = viewer.layers
     assert np.array_equal(np.asarray(layer.data[1]), written.array[1])
+    viewer.layers.clear()
+
+
+def test_a_check_says_what_it_found_and_its_image_opens(qtbot, viewer, dock, told, tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "a.zarr", conforming())
+    panel = dock("check")
+    panel.add([path])
+    settled(qtbot, panel, timeout=60_000)
+    panel.footer.main.click()
+    settled(qtbot, panel, timeout=60_000)
+    assert any(message.startswith("a.zarr follows dca-0.1") for message in told())
+    button(panel, "Open in napari").click()
+    assert [layer.multiscale for layer in viewer.layers] == [True]
     viewer.layers.clear()
 
 

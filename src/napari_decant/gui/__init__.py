@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from napari_decant.gui._app import make_window, run
+    from napari_decant.gui._check import CheckPanel
     from napari_decant.gui._desk import Desk
     from napari_decant.gui._export import ExportPanel
     from napari_decant.gui._inspect import InspectPanel
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 # Imported on first use: worker processes need the jobs below this package, and no Qt.
 _HOMES = {
+    "CheckPanel": "_check",
     "DARK": "_theme",
     "Desk": "_desk",
     "ExportPanel": "_export",
@@ -41,6 +43,7 @@ _HOMES = {
 __all__ = [
     "DARK",
     "LIGHT",
+    "CheckPanel",
     "Desk",
     "ExportPanel",
     "InspectPanel",

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_decant.gui._words import count, size_text
-from napari_decant.gui.jobs import Batch, Exported, JobState
+from napari_decant.gui.jobs import Batch, Checked, Exported, JobState
 
 if TYPE_CHECKING:
     from napari_decant.archive import BatchRow, RestoreReport, VerifyReport
 
-__all__ = ["Ending", "export_ending", "pack_ending", "restore_ending", "verify_ending"]
+__all__ = ["Ending", "check_ending", "export_ending", "pack_ending", "restore_ending", "verify_ending"]
 
 _GOOD, _WARN, _BAD, _STOPPED = (
     ("whole", "good"),
@@ -142,3 +142,32 @@ def export_ending(batch: Batch) -> Ending:
         lines.insert(0, "Recommendations that the data do not allow stand below each image.")
     lines.insert(0, _where([found.target.parent for found in results]))
     return Ending(_icon(batch, True), title, tuple(lines), len(results) == len(batch))
+
+
+def check_ending(batch: Batch) -> Ending:
+    """Say it as in: 2 of 3 places break rules of dca-0.1: 5 rules broken, 7 recommendations not met."""
+    results: list[Checked] = [job.result for job in batch.jobs if job.state is JobState.DONE]
+    lines = tuple(_rest(batch, "place", "Nothing was changed."))
+    if not results:
+        return Ending(_icon(batch, False), "Nothing was checked.", lines, False)
+    failed, warned = sum(found.failed for found in results), sum(found.warned for found in results)
+    broken = sum(found.failed > 0 for found in results)
+    standard = results[0].standard
+    if len(results) == 1:
+        title = f"{results[0].sentence}."
+    elif broken:
+        verb = "breaks" if broken == 1 else "break"
+        title = (
+            f"{broken:,} of {count(len(results), 'place')} {verb} rules of {standard}: "
+            f"{count(failed, 'rule')} broken, {count(warned, 'recommendation')} not met."
+        )
+    else:
+        unmet = f"; {count(warned, 'recommendation')} not met" if warned else ""
+        title = f"{len(results):,} places follow {standard}: every rule that must hold does{unmet}."
+    if failed:
+        lines = ("Each broken rule says below what to do; Export writes a copy that follows them.", *lines)
+    elif warned:
+        lines = ("What is not met says below why, or what to do.", *lines)
+    good = not failed and len(results) == len(batch)
+    icon = _BAD if failed else _WARN if warned else _icon(batch, True)
+    return Ending(icon, title, lines, good)

@@ -156,19 +156,23 @@ class ExportPanel(PlanningPanel):
         tip = "Open the folder of the exports"
         actions = [
             Action("Show in &folder", "folder", tip, lambda: self.show_in_folder(first)),
+            Action("Chec&k it" if len(results) == 1 else "Chec&k them", "check",
+                   "See every rule of the array standard, with what was found",
+                   lambda: self.handed.emit("check", [found.target for found in results])),
             *self.open_action([first]),
-        ]
+        ]  # fmt: skip
         return Summary(export_ending(batch), actions)
 
     def row_actions(self, row: Row) -> list[Action]:
         """See `JobPanel.row_actions`."""
-        top = row if row.data is not None else row.parent
-        if top is None or top.data is None:
-            return []
+        top = row.top
         path: Path = top.data.target if top.mark is Mark.EXPORTED else top.data.source
         actions = [Action("Show in folder", "folder", "Open its folder", lambda: self.show_in_folder(path))]
         actions += self.open_action([path])
         if top in self._ready():
             tip = "Export this one alone"
             actions.append(Action("Export this one", "export", tip, lambda: self.export([top])))
+        if top.mark is Mark.EXPORTED:
+            tip = "See every rule of the array standard, with what was found"
+            actions.append(Action("Check", "check", tip, lambda: self.handed.emit("check", [path])))
         return actions

@@ -51,6 +51,8 @@ class JobPanel(Looking):
     """
 
     COLUMNS: ClassVar[Sequence[tuple[str, str]]]
+    IN_BYTES: ClassVar[bool] = True
+    """Whether jobs have their sizes in bytes, so that there is a speed."""
 
     progressed = Signal()
 
@@ -171,7 +173,7 @@ class JobPanel(Looking):
         self.put_card_away()
         first = self.batch is None
         if self.batch is None:
-            self.batch = Batch(self.KEY)
+            self.batch = Batch(self.KEY, in_bytes=self.IN_BYTES)
             self._folders = set()
         self.batch.expect(count)
         if first:

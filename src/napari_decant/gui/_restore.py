@@ -254,7 +254,7 @@ class RestorePanel(JobPanel):
 
     def row_actions(self, row: Row) -> list[Action]:
         """See `JobPanel.row_actions`."""
-        top = row if row.parent is self.rows.root or row.parent is None else row.parent
+        top = row.top
         path = top.path
         if path is None:
             return []

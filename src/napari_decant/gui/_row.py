@@ -20,7 +20,7 @@ class _Look(NamedTuple):
 
 
 class Mark(Enum):
-    """States as the user sees them. Green is only what was recomputed and found equal."""
+    """States as the user sees them. Green is only what was recomputed and found equal, or was checked."""
 
     NONE = _Look("", "text", "")
     READY = _Look("ready", "accent", "ready")
@@ -32,6 +32,10 @@ class Mark(Enum):
     COMPLETE = _Look("complete", "accent", "complete, not read")
     BEFORE = _Look("complete", "accent", "packed before")
     KEPT = _Look("cancelled", "muted", "left as it was")
+    FOLLOWS = _Look("whole", "good", "holds")
+    UNMET = _Look("warning", "warn", "not met")
+    BROKEN = _Look("failed", "bad", "broken")
+    SKIPPED = _Look("cancelled", "muted", "not applied")
     DAMAGED = _Look("failed", "bad", "damaged")
     PROBLEM = _Look("warning", "bad", "")
     FAILED = _Look("failed", "bad", "failed")
@@ -115,3 +119,11 @@ class Row:
         """Tell the children their place, after the list was changed."""
         for position, child in enumerate(self.children):
             child.parent, child.position = self, position
+
+    @property
+    def top(self) -> Row:
+        """The row of the table that it belongs to."""
+        row = self
+        while row.parent is not None and row.parent.parent is not None:
+            row = row.parent
+        return row

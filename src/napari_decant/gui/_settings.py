@@ -67,6 +67,10 @@ class Settings:
         Existing exports are replaced.
     quantize : bool
         Exports store as uint16 what is neither uint8 nor uint16.
+    standard : {"dca-0.1", "dca-0.2"}
+        Version of the array standard that images are checked against.
+    whole : bool
+        A check decodes every chunk.
     busy_folders : str
         Folders being written to, one a line: what is still there at the next start was interrupted.
     """
@@ -87,6 +91,8 @@ class Settings:
     export_kind: str = ".zarr"
     replace_exports: bool = False
     quantize: bool = False
+    standard: str = "dca-0.1"
+    whole: bool = False
     busy_folders: str = ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from napari_decant.gui._below import SHOWN, cut, put_below
 from napari_decant.gui._endings import verify_ending
 from napari_decant.gui._options import Field, Options
 from napari_decant.gui._panel import JobPanel, Summary
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from napari_decant.archive import VerifyReport
 
 __all__ = ["VerifyPanel", "left_out_archives"]
-
-_SHOWN = 500  # problems or members below one archive
 
 
 def left_out_archives(panel: JobPanel, part: LeftOut) -> None:
@@ -126,10 +125,10 @@ class VerifyPanel(JobPanel):
         if job.state is not JobState.DONE:
             return
         report: VerifyReport = job.result
-        members = [_member(member) for member in report.members[:_SHOWN]]
+        members = [_member(member) for member in report.members[:SHOWN]]
         of_members = {member.name: member for member in members}
         problems = []
-        for problem in report.problems[:_SHOWN]:
+        for problem in report.problems[:SHOWN]:
             member = of_members.get(problem.key)
             if member is not None:
                 member.what = member.detail = problem.message
@@ -138,22 +137,18 @@ class VerifyPanel(JobPanel):
                 Row(problem.key, None, "file", problem.message, mark=Mark.PROBLEM, word=problem.kind,
                     detail=problem.message)
             )  # fmt: skip
-        rows = [*problems, *members]
-        left = max(0, len(report.problems) - _SHOWN) + max(0, len(report.members) - _SHOWN)
-        if left > 0:
-            rows.append(Row(f"and {left:,} more"))
-        self.rows.set_children(row, rows)
+        left = max(0, len(report.problems) - SHOWN) + max(0, len(report.members) - SHOWN)
         if report.problems:
             row.mark, row.what = Mark.DAMAGED, _tally(report)
             row.word = "incomplete" if any(each.kind == "incomplete" for each in report.problems) else ""
             row.detail = "\n".join(problem.message for problem in report.problems[:4])
-            self.table.setExpanded(self.rows.index_of(row), True)
         elif report.depth == "quick":
             row.mark, row.what = Mark.COMPLETE, f"{count(len(members), 'file')} inside"
             row.detail = "The structure is complete; pixels were not read."
         else:
             row.mark, row.what = Mark.WHOLE, f"{count(len(report.members), 'file')} recomputed"
             row.detail = "Every byte of every original was recomputed and is equal."
+        put_below(self.table, row, cut([*problems, *members], left))
 
     def summary(self, batch: Batch) -> Summary:
         """See `JobPanel.summary`."""
@@ -177,7 +172,7 @@ class VerifyPanel(JobPanel):
 
     def row_actions(self, row: Row) -> list[Action]:
         """See `JobPanel.row_actions`."""
-        top = row if row.parent is self.rows.root or row.parent is None else row.parent
+        top = row.top
         path = top.path
         if path is None:
             return []

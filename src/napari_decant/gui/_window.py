@@ -19,6 +19,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from napari_decant.gui._check import CheckPanel
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._export import ExportPanel
 from napari_decant.gui._inspect import InspectPanel
@@ -35,7 +36,13 @@ __all__ = ["Window"]
 
 _NAME = "Decant"
 _WORDS_FROM = 40  # heights of the font: as wide as the tabs are with their words
-_VERBS = {"pack": "Packing", "verify": "Verifying", "restore": "Restoring", "export": "Exporting"}
+_VERBS = {
+    "pack": "Packing",
+    "verify": "Verifying",
+    "restore": "Restoring",
+    "export": "Exporting",
+    "check": "Checking",
+}
 
 
 class _Stack(QStackedWidget):
@@ -52,7 +59,7 @@ class _Stack(QStackedWidget):
 
 
 class Window(QMainWindow):
-    """Pack, verify, restore, inspect and export, a tab each.
+    """Pack, verify, restore, inspect, export and check, a tab each.
 
     Parameters
     ----------
@@ -69,13 +76,14 @@ class Window(QMainWindow):
         self.setAcceptDrops(True)
         self.pack, self.verify = PackPanel(desk), VerifyPanel(desk)
         self.restore, self.inspect = RestorePanel(desk), InspectPanel(desk)
-        self.export = ExportPanel(desk)
+        self.export, self.check = ExportPanel(desk), CheckPanel(desk)
         self.panels: tuple[JobPanel | InspectPanel, ...] = (
             self.pack,
             self.verify,
             self.restore,
             self.inspect,
             self.export,
+            self.check,
         )
         self.stack = _Stack()
         self.tabs: list[QToolButton] = []
@@ -134,7 +142,7 @@ class Window(QMainWindow):
         super().resizeEvent(event)
 
     def _restyle(self) -> None:
-        self.centralWidget().setStyleSheet(style_sheet(self.desk.look.theme))
+        self.centralWidget().setStyleSheet(style_sheet(self.desk.look.theme, self.font()))
 
     def _show(self, number: int) -> None:
         self.tabs[number].setChecked(True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from napari_decant.plugin._chooser import ImageChooser
     from napari_decant.plugin._settings import forget_reader, prefer_reader
     from napari_decant.plugin._widgets import (
+        CheckWidget,
         ExportWidget,
         InspectWidget,
         PackWidget,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from napari_decant.plugin.crop import CropWidget
 
 __all__ = [
+    "CheckWidget",
     "CropWidget",
     "ExportWidget",
     "ImageChooser",
@@ -41,6 +43,7 @@ __all__ = [
 
 # Imported when they are wanted: reading an image needs no window of ours.
 _HOMES = {
+    "CheckWidget": "_widgets",
     "CropWidget": "crop",
     "ExportWidget": "_widgets",
     "ImageChooser": "_chooser",

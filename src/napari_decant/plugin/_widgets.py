@@ -18,6 +18,7 @@ from napari_decant.errors import DecantError
 from napari_decant.gui import (
     DARK,
     LIGHT,
+    CheckPanel,
     Desk,
     ExportPanel,
     InspectPanel,
@@ -35,6 +36,7 @@ from napari_decant.plugin._view import add_to_viewer
 from napari_decant.plugin._watch import watch
 
 __all__ = [
+    "CheckWidget",
     "ExportWidget",
     "InspectWidget",
     "NapariStore",
@@ -51,6 +53,7 @@ _TITLES = {
     "restore": "Restore originals",
     "inspect": "Inspect a file",
     "export": "Export to OME-Zarr",
+    "check": "Check against the array standard",
 }
 _STEPS = 100
 
@@ -284,6 +287,16 @@ class ExportWidget(_Docked, ExportPanel):
         super().__init__(seat.desk, parent)
         self._settle_in(seat, key)
         self._activity = _Activity(self, "Exporting")
+
+
+class CheckWidget(_Docked, CheckPanel):
+    """Check against the array standard, docked in napari."""
+
+    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
+        seat, key = _seat_of(napari_viewer)
+        super().__init__(seat.desk, parent)
+        self._settle_in(seat, key)
+        self._activity = _Activity(self, "Checking")
 
 
 class InspectWidget(_Docked, InspectPanel):

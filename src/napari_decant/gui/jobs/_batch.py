@@ -26,10 +26,15 @@ class Batch:
         What is done.
     clock : callable
         Seconds; another one in tests.
+    in_bytes : bool
+        Whether the jobs' sizes are bytes; otherwise there is no speed.
     """
 
-    def __init__(self, verb: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, verb: str, clock: Callable[[], float] = time.monotonic, *, in_bytes: bool = True
+    ) -> None:
         self.verb = verb
+        self.in_bytes = in_bytes
         self.jobs: list[Job] = []
         self._clock = clock
         self._lock = threading.Lock()
@@ -111,8 +116,8 @@ class Batch:
 
     @property
     def bytes_per_second(self) -> float:
-        """Raw bytes a second over the last few seconds."""
-        return self._speed(_SPEED_SECONDS)
+        """Raw bytes a second over the last few seconds; 0 where sizes are no bytes."""
+        return self._speed(_SPEED_SECONDS) if self.in_bytes else 0.0
 
     @property
     def seconds_left(self) -> float | None:
