@@ -18,10 +18,10 @@ import numcodecs.blosc
 import numcodecs.fletcher32
 import numcodecs.shuffle
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from napari_decant.engine._blosc import parse_blosc_header
+from napari_decant.engine._zstd import BLOCK_BYTES, cut_frame
 from napari_decant.errors import FormatError, IntegrityError
 from napari_decant.ngff._zarr_codecs import CHECKSUMS, Codec
 
@@ -159,27 +159,39 @@ def _bounded(decode: Callable[..., Any]) -> Callable[[Buffer, int, NDArray[np.ui
     return run
 
 
-def decode_zstd_prefix(data: Buffer, size: int, out: NDArray[np.uint8]) -> None:
-    """Fill ``out`` with the first bytes of a zstd frame that holds ``size`` bytes.
+def decode_zstd_prefix(data: Buffer, size: int, out: NDArray[np.uint8], stop: int) -> bool:
+    """Fill at least the first ``stop`` bytes of ``out`` from a zstd frame.
+
+    Parameters
+    ----------
+    data : bytes-like
+        The frame, or its first ``ceil(stop / 128 KiB)`` blocks or more.
+    size : int
+        Bytes that the whole frame decodes to.
+    out : uint8 array, shape (size,), contiguous
+    stop : int
+
+    Returns
+    -------
+    bool
+        False where ``data`` does not hold enough of the frame.
 
     Raises
     ------
     FormatError
-        The data are damaged or end too early, or the frame declares another size.
+        The data are damaged, or the frame declares another size.
     """
-    view, target, got = memoryview(data).cast("B"), memoryview(out), 0
-    try:
-        declared = zstandard.frame_content_size(bytes(view[:18]))
-        if declared not in (-1, size):
-            raise _wrong_size("zstd", declared, size)
-        with zstandard.ZstdDecompressor().stream_reader(view) as reader:
-            while got < len(out):
-                n = reader.readinto(target[got:])
-                if not n:
-                    raise _wrong_size("zstd", got, size)
-                got += n
-    except zstandard.ZstdError as error:
-        raise FormatError(f"zstd data cannot be decoded ({error}); the chunk is damaged") from None
+    blocks = -(-stop // BLOCK_BYTES)
+    for _ in range(2):
+        frame = cut_frame(memoryview(data), size, blocks)
+        if frame is None:
+            return False
+        room = min(blocks * BLOCK_BYTES, size)
+        got = len(_zstd(frame, room, out[:room]))
+        if got >= stop:
+            return True
+        blocks = blocks * stop // max(got, 1) + 1  # blocks may hold less than 128 KiB
+    return False
 
 
 def _lz4(data: Buffer, size: int, out: NDArray[np.uint8] | None) -> Buffer:
@@ -233,9 +245,10 @@ def _deflate(
 
 
 _lz4_block = _bounded(imagecodecs.lz4_decode)
+_zstd = _bounded(imagecodecs.zstd_decode)
 _DECOMPRESSORS: Final[dict[str, Callable[[Buffer, int, NDArray[np.uint8] | None], Buffer]]] = {
     "blosc": _blosc,
-    "zstd": _bounded(imagecodecs.zstd_decode),
+    "zstd": _zstd,
     "lz4": _lz4,
     "gzip": _deflate(_bounded(imagecodecs.gzip_decode), 31),
     "zlib": _deflate(_bounded(imagecodecs.deflate_decode), 15),

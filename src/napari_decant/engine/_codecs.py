@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from napari_decant.engine._blosc import HEADER_BYTES, block_starts, blosc_blocks, parse_blosc_header
 from napari_decant.engine._bytes_codecs import Buffer, decode_bytes, decode_zstd_prefix
+from napari_decant.engine._zstd import BLOCK_BYTES, blocks_bytes, fetch_blocks
 from napari_decant.errors import FormatError
 from napari_decant.ngff._zarr import ArrayMeta
 from napari_decant.ngff._zarr_codecs import CHECKSUMS, Codec
@@ -22,7 +23,6 @@ from napari_decant.ngff._zarr_codecs import CHECKSUMS, Codec
 __all__ = ["ChunkDecoder", "Part", "release_scratch"]
 
 _PARTIAL: Final = {(): "raw", ("blosc",): "blosc", ("zstd",): "prefix"}
-_ZSTD_BLOCK: Final = 128 << 10
 Fetch = Callable[[int, int], bytes]
 _local = threading.local()
 
@@ -47,17 +47,20 @@ class Part:
     Attributes
     ----------
     data : bytes
-        Elements as they are, or a Blosc buffer of some blocks.
-    packed : bool
-        Whether ``data`` is a Blosc buffer.
+        Elements as they are, a Blosc buffer of some blocks, or the beginning of a zstd frame.
+    codec : {"", "blosc", "zstd"}
+        Which of these.
     start, stop : int
         Bytes of the decoded chunk that they give.
+    rest : callable, optional
+        Reads what follows ``data``, for the frame whose beginning turns out to be too little.
     """
 
     data: bytes
-    packed: bool
+    codec: str
     start: int
     stop: int
+    rest: Callable[[], bytes] | None = None
 
 
 class ChunkDecoder:
@@ -81,6 +84,8 @@ class ChunkDecoder:
 
     # below this a chunk decodes as fast as its block table is looked at
     _LEAST_PARTIAL: Final = 128 << 10
+    # a read of its own costs as much as reading so much more
+    _LEAST_SAVED: Final = 256 << 10
 
     def __init__(self, meta: ArrayMeta) -> None:
         self.meta = meta
@@ -189,12 +194,18 @@ class ChunkDecoder:
         return bool(self.partial) and self.nbytes >= self._LEAST_PARTIAL
 
     def wants_partial(self, start: int, stop: int) -> bool:
-        """Whether decoding only ``[start, stop)`` saves at least a quarter of a chunk that is not small."""
+        """Whether decoding only ``[start, stop)`` saves a zstd block, or a quarter of a large chunk."""
         if not self.can_be_partial:
             return False
-        if self.partial == "prefix":  # whole zstd blocks of 128 KiB are decoded, a little slower than at once
-            return 1.1 * (stop // _ZSTD_BLOCK + 1) * _ZSTD_BLOCK <= self.nbytes
+        if self.partial == "prefix":
+            return -(-stop // BLOCK_BYTES) < -(-self.nbytes // BLOCK_BYTES)
         return 4 * (stop - start) <= 3 * self.nbytes
+
+    def reads_part(self, stored: int, stop: int) -> bool:
+        """Whether a chunk that is decoded in part, up to ``stop``, is also read in part."""
+        if self.partial != "prefix":
+            return True
+        return stored - blocks_bytes(stored, self.nbytes, stop) >= self._LEAST_SAVED
 
     def decode_region(self, data: Buffer, selection: Sequence[slice], out: NDArray[Any]) -> None:
         """Decode what ``selection`` needs of a chunk into ``out``.
@@ -239,11 +250,12 @@ class ChunkDecoder:
         if stop is None:
             return self._shaped(self._decode_flat(data, None))
         flat = _scratch(self.nbytes)
-        decode_zstd_prefix(data, self.nbytes, flat[:stop])
+        if not decode_zstd_prefix(data, self.nbytes, flat, stop):
+            self._decode_flat(data, flat)
         return self._shaped(flat)
 
     def fetch_part(self, fetch: Fetch, stored: int, start: int, stop: int) -> Part:
-        """Read only the stored bytes that ``[start, stop)`` of the chunk needs; not for ``"prefix"``.
+        """Read only the stored bytes that ``[start, stop)`` of the chunk needs.
 
         Parameters
         ----------
@@ -260,22 +272,29 @@ class ChunkDecoder:
         if self.partial == "raw":
             if stored != self.nbytes:
                 raise FormatError(f"an uncompressed chunk has {stored:,} bytes where {self.nbytes:,} belong")
-            return Part(fetch(start, stop - start), False, start, stop)
+            return Part(fetch(start, stop - start), "", start, stop)
+        if self.partial == "prefix":
+            data = fetch_blocks(fetch, stored, self.nbytes, stop)
+            return Part(data, "zstd", 0, stop, lambda: fetch(len(data), stored - len(data)))
         head = fetch(0, min(stored, 1024))
         header = parse_blosc_header(head, stored, self.nbytes)
         if header.raw:
-            return Part(fetch(HEADER_BYTES + start, stop - start), False, start, stop)
+            return Part(fetch(HEADER_BYTES + start, stop - start), "", start, stop)
         if header.table_bytes > len(head):
             head = fetch(0, header.table_bytes)
         first, last = header.blocks_of(start, stop)
         data = blosc_blocks(header, block_starts(header, head), first, last, fetch)
-        return Part(data, True, first * header.blocksize, min(last * header.blocksize, self.nbytes))
+        return Part(data, "blosc", first * header.blocksize, min(last * header.blocksize, self.nbytes))
 
     def elements_of(self, part: Part) -> NDArray[Any]:
         """As `elements`, from a part; the rest of the view is undefined."""
         flat = _scratch(self.nbytes)
+        if part.codec == "zstd":
+            if not decode_zstd_prefix(part.data, self.nbytes, flat, part.stop):
+                self._decode_flat(part.data + (part.rest() if part.rest is not None else b""), flat)
+            return self._shaped(flat)
         target = flat[part.start : part.stop]
-        if part.packed:
+        if part.codec == "blosc":
             try:
                 numcodecs.blosc.decompress(part.data, target)
             except (RuntimeError, ValueError) as error:

@@ -207,16 +207,16 @@ class Run:
             return [(read.chunks[0], data)]
         if not read.begins:
             chunk = read.chunks[0]
-            got: list[int] = []
 
             def fetch(at: int, n: int) -> bytes:
-                got.append(n)
-                return store.read_file(file, read.offset + at, n)
+                start = perf_counter()
+                data = store.read_file(file, read.offset + at, n)
+                self._count_read(start, 1, n)
+                return data
 
-            part = decoder.fetch_part(
-                fetch, read.length, self._schedule.start[chunk], self._schedule.stop[chunk]
-            )
-            self._count_read(began, len(got), sum(got))
+            decoder.check_stored(read.length)
+            schedule = self._schedule
+            part = decoder.fetch_part(fetch, read.length, schedule.start[chunk], schedule.stop[chunk])
             return [(chunk, part)]
         if len(read.chunks) == 1:
             decoder.check_stored(read.length)

@@ -67,6 +67,7 @@ class Schedule:
     def _choose(self, decoders: list[ChunkDecoder], able: list[bool]) -> None:
         """Decide which chunks are decoded in part, and which of those are read in part."""
         plan = self._plan
+        stored = plan.chunk_length.tolist()
         for chunk, owner in enumerate(plan.chunk_array.tolist()):
             decoder = decoders[owner]
             if not able[owner] or not self.stop[chunk]:
@@ -74,7 +75,7 @@ class Schedule:
             self.stop[chunk] += decoder.itemsize - 1
             if decoder.wants_partial(self.start[chunk], self.stop[chunk]):
                 self.partial[chunk] = True
-                self.alone[chunk] = decoder.partial != "prefix"
+                self.alone[chunk] = decoder.reads_part(stored[chunk], self.stop[chunk])
         if self.alone.any():
             self.alone &= (plan.chunk_file >= 0) & (plan.chunk_length >= 0)
             for file, (uri, _) in enumerate(plan.files):
