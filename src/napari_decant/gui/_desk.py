@@ -52,6 +52,8 @@ class Desk(QObject):
         self.jobs = JobList()
         self.runner = JobRunner(self.jobs, worker=worker)
         self.bridge = JobBridge(self.jobs)
+        self.verified: dict[Path, dict[str, bool]] = {}
+        """Of archives that were found not to be whole: which of their files are."""
         self._busy: Counter[str] = Counter()
 
     def warm(self) -> None:

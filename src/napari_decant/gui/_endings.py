@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_decant.gui._words import count, size_text
-from napari_decant.gui.jobs import Batch, Checked, Exported, JobState
+from napari_decant.gui.jobs import Batch, Checked, Exported, JobState, Restored
 
 if TYPE_CHECKING:
-    from napari_decant.archive import BatchRow, RestoreReport, VerifyReport
+    from napari_decant.archive import BatchRow, VerifyReport
 
 __all__ = ["Ending", "check_ending", "export_ending", "pack_ending", "restore_ending", "verify_ending"]
 
@@ -113,16 +113,24 @@ def verify_ending(batch: Batch) -> Ending:
 
 def restore_ending(batch: Batch, folder: Path) -> Ending:
     """Say it as in: 12 files, 3.4 GB, are back, equal to the original to the last byte."""
-    reports: list[RestoreReport] = [job.result for job in batch.jobs if job.state is JobState.DONE]
+    reports: list[Restored] = [job.result for job in batch.jobs if job.result is not None]
     files = sum(len(report.files) for report in reports)
     lines = _rest(batch, "archive", "No unfinished file was left behind.")
+    lost = sum(len(report.lost) for report in reports)
+    if lost:
+        lines.insert(0, f"{count(lost, 'file')} could not be rebuilt: the table says why.")
     if not files:
         return Ending(_icon(batch, False), "Nothing was restored.", tuple(lines), False)
     size = size_text(sum(report.bytes for report in reports))
     verb = "is" if files == 1 else "are"
     title = f"{count(files, 'file')}, {size}, {verb} back, equal to the original to the last byte."
     notes = [note for report in reports for note in report.notes]
-    return Ending(_icon(batch, True), title, (f"In {folder}", *notes[:3], *lines), len(reports) == len(batch))
+    return Ending(
+        _icon(batch, True),
+        title,
+        (f"In {folder}", *notes[:3], *lines),
+        not lost and len(reports) == len(batch),
+    )
 
 
 def export_ending(batch: Batch) -> Ending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qtpy.QtWidgets import QFileDialog, QMessageBox, QWidget
 
@@ -17,10 +17,7 @@ from napari_decant.gui._settings import Settings
 from napari_decant.gui._verify import left_out_archives
 from napari_decant.gui._widgets import Action
 from napari_decant.gui._words import count, size_text
-from napari_decant.gui.jobs import ArchiveRow, Batch, Job, JobState, LeftOut, Task
-
-if TYPE_CHECKING:
-    from napari_decant.archive import RestoreReport
+from napari_decant.gui.jobs import ArchiveRow, Batch, Job, JobState, LeftOut, Restored, Task
 
 __all__ = ["RestorePanel"]
 
@@ -71,8 +68,12 @@ class RestorePanel(JobPanel):
             left_out_archives(self, part)
             return
         found: list[ArchiveRow] = part
-        known = {row.path for row in self.rows.root.children}
+        known = {row.path: row for row in self.rows.root.children}
         self.rows.add(self._row(each) for each in found if each.path not in known)
+        for each in found:  # what is dropped once more may have been verified meanwhile
+            old = known.get(each.path)
+            if old is not None and not self.busy(old):
+                self._choose_whole(old)
         self._place()
 
     def _row(self, found: ArchiveRow) -> Row:
@@ -85,7 +86,22 @@ class RestorePanel(JobPanel):
             Row(member.name, None, "file", size=member.size, checked=True, detail=f"sha256 {member.sha256}")
             for member in found.members
         ]
+        if found.cut_short:
+            row.word = "incomplete"
+            row.detail = (
+                f"{found.cut_short}. What is left of it can be restored: "
+                "each file is proved by its sha256 before it gets its name."
+            )
+        self._choose_whole(row)
         return row
+
+    def _choose_whole(self, row: Row) -> None:
+        """Of an archive that was found not to be whole, choose the files that are."""
+        states = self.desk.verified.get(row.path) if row.path is not None else None
+        for child in row.children if states else []:
+            if states is not None and states.get(child.name) is False:
+                child.checked, child.mark = False, Mark.DAMAGED
+                child.detail = "It was found damaged; restoring it would give no file."
 
     # --- where everything goes ---
 
@@ -131,7 +147,10 @@ class RestorePanel(JobPanel):
     def _chosen(self) -> list[tuple[Row, list[Row]]]:
         """Archives with the members to restore of each."""
         rows = [row for row in self._restorable() if row.mark in _FREE]
-        pairs = [(row, [child for child in row.children if child.checked]) for row in rows]
+        pairs = [
+            (row, [child for child in row.children if child.checked and child.mark is not Mark.RESTORED])
+            for row in rows
+        ]
         return [(row, chosen) for row, chosen in pairs if chosen]
 
     def main(self) -> tuple[str, str, bool]:
@@ -209,13 +228,15 @@ class RestorePanel(JobPanel):
 
         def work() -> Iterator[tuple[Row, Job, str]]:
             for row, chosen in pairs:
-                everything = len(chosen) == len(row.children)
+                cut_short = bool(row.data.cut_short)
+                everything = len(chosen) == len(row.children) and not cut_short
                 arguments = {
                     "path": row.path,
                     "folder": self._target(row),
                     "members": None if everything else [child.name for child in chosen],
                     "overwrite": overwrite,
                     "workers": workers,
+                    "salvage": cut_short,
                 }
                 size = sum(child.size for child in chosen)
                 job = Job("restore", row.name, Task("restore", arguments), size)
@@ -225,27 +246,34 @@ class RestorePanel(JobPanel):
 
     def done(self, row: Row, job: Job) -> None:
         """See `JobPanel.done`."""
-        if job.state is not JobState.DONE:
+        report: Restored | None = job.result
+        if report is None:
             return
-        report: RestoreReport = job.result
         back = {str(path) for path in report.files}
+        lost = dict(report.lost)
         for child in row.children:
             if str(child.path) in back:
                 child.mark = Mark.RESTORED
-                self.rows.touch(child)
-        row.mark = Mark.RESTORED
+            elif child.name in lost:
+                child.mark, child.checked, child.detail = Mark.DAMAGED, False, lost[child.name]
+            else:
+                continue
+            self.rows.touch(child)
         if len(back) < len(row.children):
             row.word = f"{len(back):,} of {len(row.children):,} restored"
-        row.detail = "\n".join([f"{count(len(back), 'file')} back, sha256 equal.", *report.notes])
+        if not lost:
+            row.mark = Mark.RESTORED
+            row.detail = "\n".join([f"{count(len(back), 'file')} back, sha256 equal.", *report.notes])
 
     def summary(self, batch: Batch) -> Summary:
         """See `JobPanel.summary`."""
         folder = self.folder or Path()
-        reports: list[RestoreReport] = [job.result for job in batch.jobs if job.state is JobState.DONE]
+        reports: list[Restored] = [job.result for job in batch.jobs if job.result is not None]
         actions = []
-        if reports:
+        files = [file for report in reports for file in report.files]
+        if files:
             tip = "Open the folder of the originals"
-            first = reports[0].files[0]
+            first = files[0]
             actions = [
                 Action("Show in &folder", "folder", tip, lambda: self.show_in_folder(first)),
                 *self.open_action([first]),

@@ -106,15 +106,16 @@ class VerifyPanel(JobPanel):
         """See `JobPanel.start`."""
         self.verify(self._ready(), quick=self.desk.settings.quick)
 
-    def verify(self, rows: Sequence[Row], *, quick: bool) -> None:
-        """Verify some rows."""
+    def verify(self, rows: Sequence[Row], *, quick: bool, salvage: bool = False) -> None:
+        """Verify some rows; ``salvage`` looks at what is left of archives that were cut short."""
         workers = self.desk.settings.workers or None
 
         def work() -> Iterator[tuple[Row, Job, str]]:
             for row in rows:
                 self.rows.set_children(row, [])
                 row.what = ""
-                task = Task("verify", {"path": row.path, "quick": quick, "workers": workers})
+                arguments = {"path": row.path, "quick": quick, "workers": workers, "salvage": salvage}
+                task = Task("verify", arguments)
                 # How much is inside is not known before; the engine's events tell.
                 yield row, Job("verify", row.name, task, max(0, row.size)), ""
 
@@ -125,6 +126,8 @@ class VerifyPanel(JobPanel):
         if job.state is not JobState.DONE:
             return
         report: VerifyReport = job.result
+        row.data = report
+        self._remember(report)
         members = [_member(member) for member in report.members[:SHOWN]]
         of_members = {member.name: member for member in members}
         problems = []
@@ -150,10 +153,34 @@ class VerifyPanel(JobPanel):
             row.detail = "Every byte of every original was recomputed and is equal."
         put_below(self.table, row, cut([*problems, *members], left))
 
+    def _remember(self, report: VerifyReport) -> None:
+        known = {member.name: member.whole for member in report.members if member.whole is not None}
+        self.desk.verified.pop(report.archive, None)
+        if report.problems and known:
+            self.desk.verified[report.archive] = known
+
+    def _rescue(self, reports: Sequence[VerifyReport]) -> list[Action]:
+        """What can be done for archives that are not whole: see what is, and get that back."""
+        actions = []
+        unread = {report.archive for report in reports if _is_unread(report)}
+        saved = [report.archive for report in reports if _is_partly_whole(report)]
+        if unread:
+            rows = [row for row in self.rows.root.children if row.path in unread]
+            tip = "Read what is left, and say of each file inside whether it is whole"
+            find = Action("&Find what is whole", "inspect", tip,
+                          lambda: self.verify(rows, quick=False, salvage=True))  # fmt: skip
+            actions.append(find)
+        if saved:
+            tip = "Go to Restore with the files that are still whole"
+            back = Action("Restore what is &whole", "restore", tip,
+                          lambda: self.handed.emit("restore", saved))  # fmt: skip
+            actions.append(back)
+        return actions
+
     def summary(self, batch: Batch) -> Summary:
         """See `JobPanel.summary`."""
-        actions = []
         reports: list[VerifyReport] = [job.result for job in batch.jobs if job.state is JobState.DONE]
+        actions = self._rescue(reports)
         if any(report.depth == "quick" and report.ok for report in reports):
             paths = {report.archive for report in reports if report.ok}
             rows = [row for row in self.rows.root.children if row.path in paths]
@@ -181,6 +208,7 @@ class VerifyPanel(JobPanel):
             *self.open_action([path]),
         ]
         if not self.busy(top):
+            actions += self._rescue([top.data] if top.mark is Mark.DAMAGED else [])
             actions += [
                 Action("Verify again", "verify", "Recompute every byte",
                        lambda: self.verify([top], quick=False)),
@@ -191,6 +219,17 @@ class VerifyPanel(JobPanel):
             Action("Inspect", "inspect", "See what is inside", lambda: self.handed.emit("inspect", [path]))
         )
         return actions
+
+
+def _is_unread(report: VerifyReport) -> bool:
+    """Whether it was cut short and nobody has read what is left."""
+    cut = any(problem.kind == "incomplete" for problem in report.problems)
+    return cut and any(member.whole is None for member in report.members)
+
+
+def _is_partly_whole(report: VerifyReport) -> bool:
+    """Whether something is wrong, but files inside are whole."""
+    return bool(report.problems) and any(member.whole for member in report.members)
 
 
 def _member(member: Any) -> Row:

@@ -15,6 +15,7 @@ from napari_decant.gui.jobs._rows import (
     Outcome,
     Picture,
     Planned,
+    Restored,
     Section,
 )
 from napari_decant.gui.jobs._runner import JobRunner
@@ -42,6 +43,7 @@ __all__ = [
     "Outcome",
     "Picture",
     "Planned",
+    "Restored",
     "Section",
     "Task",
     "Worker",

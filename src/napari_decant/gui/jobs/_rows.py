@@ -21,6 +21,7 @@ __all__ = [
     "Outcome",
     "Picture",
     "Planned",
+    "Restored",
     "Section",
 ]
 
@@ -92,6 +93,8 @@ class ArchiveRow:
         Folders below the chosen one for its files, when it is restored alone and among others.
     error : str
         Why it cannot be opened.
+    cut_short : str
+        What is wrong with one that has lost its end but still has its list of files.
     """
 
     path: Path
@@ -101,6 +104,18 @@ class ArchiveRow:
     alone: str = ""
     among: str = ""
     error: str = ""
+    cut_short: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Originals that are back, equal to the last byte, and those that could not be rebuilt, each with why."""
+
+    archive: Path
+    files: tuple[Path, ...]
+    bytes: int
+    notes: tuple[str, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

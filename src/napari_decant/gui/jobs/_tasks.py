@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from napari_decant import archive
-from napari_decant.archive import BatchReport, BatchRow, Deletion, PlanRow, RestoreReport, VerifyReport
+from napari_decant.archive import BatchReport, BatchRow, Deletion, PlanRow
 from napari_decant.archive._plan import find_tiffs
-from napari_decant.errors import DecantError, UsageError
+from napari_decant.gui.jobs._archives import find_archives, list_members, restore, taken, verify
 from napari_decant.gui.jobs._check import check, stores_below, write_checks
 from napari_decant.gui.jobs._export import export, export_rows
 from napari_decant.gui.jobs._inspect import inspect
 from napari_decant.gui.jobs._leftovers import find_leftovers, remove_leftovers
-from napari_decant.gui.jobs._rows import ArchiveRow, LeftOut, Member, Outcome, Planned
-from napari_decant.gui.jobs._worker import Context
+from napari_decant.gui.jobs._rows import LeftOut, Outcome, Planned
+from napari_decant.gui.jobs._worker import Context, in_parts
 from napari_decant.progress import Progress
 
 __all__ = [
@@ -44,30 +42,12 @@ __all__ = [
     "write_reports",
 ]
 
-_PART_SECONDS = 0.2
-_PART_ITEMS = 64
 _SHOWN_MEMBERS = 500
 _SMALLEST_LEVEL = 1024
-_ZIPS = (".zip", ".ozx")
 
 
 def warm(context: Context) -> None:
     """Load what the first real task needs: everything is imported by now."""
-
-
-def _in_parts[T](items: Iterable[T], tell: Callable[[list[T]], None]) -> int:
-    """Hand items out in small lists, so that neither side waits for the other."""
-    part: list[T] = []
-    count, due = 0, time.monotonic() + _PART_SECONDS
-    for item in items:
-        part.append(item)
-        count += 1
-        if len(part) >= _PART_ITEMS or time.monotonic() >= due:
-            tell(part)
-            part, due = [], time.monotonic() + _PART_SECONDS
-    if part:
-        tell(part)
-    return count
 
 
 # --- pack -------------------------------------------------------------------------------------------------
@@ -92,12 +72,12 @@ def plan_pack(
             yield from _plan_files(context, path, output, codec)
 
     if not series or not rest:
-        return _in_parts(map(_planned, one_each()), context.part)
+        return in_parts(map(_planned, one_each()), context.part)
     rows = archive.plan(
         rest, output, series=True, pattern=pattern, codec=codec, workers=2,
         progress=context.progress, cancel=context.cancel,
     )  # fmt: skip
-    return _in_parts(map(_planned, rows), context.part)
+    return in_parts(map(_planned, rows), context.part)
 
 
 def _is_archive(path: Path) -> bool:
@@ -168,100 +148,16 @@ def delete_originals(context: Context, rows: Sequence[BatchRow], permanently: bo
     )
 
 
-# --- verify and restore -----------------------------------------------------------------------------------
-
-
-def _archives(context: Context, paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    for path in paths:
-        context.cancel.check()
-        if not path.is_dir() and path.exists() and not path.name.lower().endswith(_ZIPS):
-            context.part(LeftOut((path,), "file"))
-            continue
-        try:
-            yield from archive.find_archives([path]).items()
-        except UsageError:  # there is none
-            context.part(LeftOut((path,), "empty" if path.exists() else "gone"))
-
-
-def _size(path: Path) -> int:
-    try:
-        if path.is_dir():
-            return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        return path.stat().st_size
-    except OSError:  # working on it will say why
-        return 0
-
-
-def find_archives(context: Context, paths: Sequence[Path]) -> int:
-    """Find archives at and below paths: lists of `ArchiveRow` as parts; returns the count."""
-    rows = (ArchiveRow(path, _size(path)) for path, _ in _archives(context, paths))
-    return _in_parts(rows, context.part)
-
-
-def list_members(context: Context, paths: Sequence[Path]) -> int:
-    """Say what the archives at and below paths hold: lists of `ArchiveRow` as parts; returns the count."""
-    return _in_parts((_describe(*found) for found in _archives(context, paths)), context.part)
-
-
-def _describe(path: Path, relative: str) -> ArchiveRow:
-    try:
-        info = archive.info(path)
-    except DecantError as error:
-        return ArchiveRow(path, _size(path), error=str(error))
-    members = tuple(Member(file.name, file.size, file.sha256) for file in info.members)
-    series = info.mode == "series"
-    alone, among = (
-        archive.restore_folder(relative, series=series, alone=alone).as_posix() for alone in (True, False)
-    )
-    return ArchiveRow(path, info.archive_size, info.original_size, members, alone, among)
-
-
-def verify(context: Context, path: Path, quick: bool, workers: int | None) -> VerifyReport:
-    """Verify one archive."""
-    return archive.verify(
-        path, quick=quick, workers=workers, progress=context.progress, cancel=context.cancel
-    )
-
-
-def taken(context: Context, targets: Sequence[Path]) -> list[Path]:
-    """Those of the targets at which something is already."""
-    return [target for target in targets if os.path.lexists(target)]
-
-
-def restore(
-    context: Context,
-    path: Path,
-    folder: Path,
-    members: Sequence[str] | None,
-    overwrite: bool,
-    workers: int | None,
-) -> RestoreReport:
-    """Restore all members of an archive, or some."""
-    options: dict[str, Any] = {
-        "overwrite": overwrite,
-        "workers": workers,
-        "progress": context.progress,
-        "cancel": context.cancel,
-    }
-    if members is None:
-        return archive.restore(path, folder, **options)
-    reports = [archive.restore(path, folder, member=name, **options) for name in members]
-    return RestoreReport(
-        path,
-        tuple(file for report in reports for file in report.files),
-        tuple(digest for report in reports for digest in report.sha256),
-        sum(report.bytes for report in reports),
-        tuple(note for report in reports for note in report.notes),
-    )
+# --- export and check -------------------------------------------------------------------------------------
 
 
 def plan_export(
     context: Context, paths: Sequence[Path], output: Path | None, suffix: str, quantize: bool
 ) -> int:
     """Plan exports: lists of `ExportRow` as parts; returns the count."""
-    return _in_parts(export_rows(paths, output, suffix, quantize, context), context.part)
+    return in_parts(export_rows(paths, output, suffix, quantize, context), context.part)
 
 
 def find_stores(context: Context, paths: Sequence[Path]) -> int:
     """Find what can be checked at and below paths: lists of paths as parts; returns the count."""
-    return _in_parts(stores_below(context, paths), context.part)
+    return in_parts(stores_below(context, paths), context.part)

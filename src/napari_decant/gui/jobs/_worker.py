@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from napari_decant.errors import Cancelled, DecantError, StorageError
@@ -24,9 +24,10 @@ from napari_decant.gui.jobs._model import Failure, Task
 from napari_decant.gui.jobs._rows import Outcome
 from napari_decant.progress import CancelToken, Progress
 
-__all__ = ["Context", "failure_of", "main", "perform"]
+__all__ = ["Context", "failure_of", "in_parts", "main", "perform"]
 
 _EVENT_SECONDS = 0.05
+_PART_SECONDS, _PART_ITEMS = 0.2, 64
 _GRACE_SECONDS = 10.0  # for cleaning up once the window is gone
 
 
@@ -64,6 +65,21 @@ class Context:
     def log(self, line: str) -> None:
         """Add a line to the job's log."""
         self._send("log", line)
+
+
+def in_parts[T](items: Iterable[T], tell: Callable[[list[T]], None]) -> int:
+    """Hand items out in small lists, so that neither side waits for the other; returns the count."""
+    part: list[T] = []
+    count, due = 0, time.monotonic() + _PART_SECONDS
+    for item in items:
+        part.append(item)
+        count += 1
+        if len(part) >= _PART_ITEMS or time.monotonic() >= due:
+            tell(part)
+            part, due = [], time.monotonic() + _PART_SECONDS
+    if part:
+        tell(part)
+    return count
 
 
 class _LogHandler(logging.Handler):
