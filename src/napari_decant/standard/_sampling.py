@@ -22,6 +22,8 @@ Method = Literal["mean", "max", "decimated", "constant", "other"]
 BLOCK = (16, 32, 32)
 """Voxels of the coarse level in one sample, along z, y, x at most."""
 SAMPLES, TRIES = 3, 8
+LONGEST = 256
+"""Voxels of the fine level under one sample along an axis, at most."""
 LARGEST_CHUNK = 256 << 20
 
 
@@ -93,6 +95,8 @@ def _compare(facts: ImageFacts, fine: LevelFacts, coarse: LevelFacts) -> Sample:
         return Sample(coarse.path, reason=f"{coarse.path} is no whole fraction of {fine.path}")
     if math.prod(factors) == 1:
         return Sample(coarse.path, reason=f"{coarse.path} has the size of {fine.path}")
+    if max(factors) > LONGEST:
+        return Sample(coarse.path, reason=f"{coarse.path} is too much smaller than {fine.path} to sample")
     for level in (fine, coarse):
         if level.meta is not None and level.meta.chunk_nbytes > LARGEST_CHUNK:
             return Sample(coarse.path, reason=f"chunks of {level.path} are too large to sample")
@@ -149,7 +153,7 @@ def _place(
     box = []
     for i, (n, m, f) in enumerate(zip(arrays[0].shape, arrays[1].shape, factors, strict=True)):
         full = max(1, min(m, n // f))
-        length = min(full, dict(zip(space[::-1], BLOCK[::-1], strict=False)).get(i, 1))
+        length = min(full, LONGEST // f, dict(zip(space[::-1], BLOCK[::-1], strict=False)).get(i, 1))
         start = int(random.integers(0, full - length + 1))
         box.append(slice(start, start + length))
     return tuple(box)
