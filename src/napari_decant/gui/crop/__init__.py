@@ -6,11 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from napari_decant.gui.crop._drag import Drag, Handle, View, edges, handles, nearest_handle, outline
+    from napari_decant.gui.crop._drag import Drag
+    from napari_decant.gui.crop._handles import Handle, View, edges, handles, nearest_handle, outline
     from napari_decant.gui.crop._host import Host, Made
     from napari_decant.gui.crop._panel import CropPanel
     from napari_decant.gui.crop._preview import PREVIEW_PIXELS, preview_of
-    from napari_decant.gui.crop._state import Cut, Intent, LayerFacts, Problem, Snapshot, changed, resolve
+    from napari_decant.gui.crop._resolve import resolve
+    from napari_decant.gui.crop._state import Cut, Intent, LayerFacts, Problem, Snapshot, changed
 
 # Imported on first use: the state is tested, and may be used, where there is no Qt.
 _HOMES = {
@@ -19,20 +21,20 @@ _HOMES = {
     "Made": "_host",
     "Cut": "_state",
     "Drag": "_drag",
-    "Handle": "_drag",
+    "Handle": "_handles",
     "Intent": "_state",
     "LayerFacts": "_state",
     "PREVIEW_PIXELS": "_preview",
     "Problem": "_state",
     "Snapshot": "_state",
-    "View": "_drag",
+    "View": "_handles",
     "changed": "_state",
-    "edges": "_drag",
-    "handles": "_drag",
-    "nearest_handle": "_drag",
-    "outline": "_drag",
+    "edges": "_handles",
+    "handles": "_handles",
+    "nearest_handle": "_handles",
+    "outline": "_handles",
     "preview_of": "_preview",
-    "resolve": "_state",
+    "resolve": "_resolve",
 }
 
 __all__ = [

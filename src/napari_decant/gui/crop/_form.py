@@ -12,16 +12,14 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QListWidget,
     QListWidgetItem,
-    QProgressBar,
     QPushButton,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
-from napari_decant.gui._style import style_sheet
 from napari_decant.gui._theme import Look
-from napari_decant.gui._widgets import Action, Notice, label, main_button, side_button
+from napari_decant.gui._widgets import Action, label, side_button
 from napari_decant.gui._words import count, seconds_text, size_text
 from napari_decant.gui.crop._fields import RegionFields
 from napari_decant.gui.crop._host import Host
@@ -33,13 +31,12 @@ from napari_decant.gui.crop._state import Snapshot
 __all__ = ["MODES", "CropForm"]
 
 MODES: Final[tuple[Literal["box", "plane", "whole"], ...]] = ("box", "plane", "whole")
-_ADD, _SAVE = "Cut, and show the result", "Cut into a file"
 _KEEP = "Keep what is cut, for other images and the command line"
 _LOAD = "Place the box as a saved query says"
 
 
 class CropForm(QWidget):
-    """Widgets in one column.
+    """What is cut and how, in one column; the buttons that cut are below it.
 
     Parameters
     ----------
@@ -52,21 +49,14 @@ class CropForm(QWidget):
     draw_wanted = Signal(bool)
     reset_wanted = Signal()
     follow_wanted = Signal(bool)
-    add_wanted = Signal()
-    save_wanted = Signal()
     keep_wanted = Signal()
     load_wanted = Signal()
-    cancel_wanted = Signal()
 
     def __init__(self, look: Look, host: Host) -> None:
         super().__init__()
-        self.setObjectName("decantPanel")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.look, self.host = look, host
         self.snapshot: Snapshot | None = None
         self._keys: list[Hashable] = []
-        self._busy = False
-        self._notice: Notice | None = None
         gap = self.fontMetrics().height() // 2
         self._box = QVBoxLayout(self)
         self._box.setContentsMargins(gap, gap, gap, gap)
@@ -74,9 +64,6 @@ class CropForm(QWidget):
         self._build_layers()
         self._build_region()
         self._build_result()
-        look.changed.connect(self._restyle)
-        self._restyle()
-        self.show_running(False)
 
     # --- putting it together ---
 
@@ -131,20 +118,6 @@ class CropForm(QWidget):
         self.headline, self.numbers = label(wrap=True), label(muted=True, wrap=True)
         for widget in (self.output, self.picture, self.headline, self.numbers):
             self._box.addWidget(widget)
-        self._news = QVBoxLayout()
-        self._box.addLayout(self._news)
-        self.bar = QProgressBar()
-        self.bar.setObjectName("decantBar")
-        self.bar.setRange(0, 1000)
-        self.bar.setTextVisible(False)
-        self.bar.setAccessibleName("Progress")
-        self.cancel = self._side(
-            "&Cancel", "Stop; nothing unfinished is left", lambda: self.cancel_wanted.emit(), "cancelled"
-        )
-        self._row([self.bar, self.cancel])
-        self.add = main_button(self.look, Action("&Add as layer", "", _ADD, lambda: self.add_wanted.emit()))
-        self.save = self._side("&Save as…", _SAVE, lambda: self.save_wanted.emit())
-        self._row([self.add, self.save])
         self.keep = self._side("Save &query…", _KEEP, lambda: self.keep_wanted.emit())
         self.load = self._side("&Load query…", _LOAD, lambda: self.load_wanted.emit())
         self._row([self.keep, self.load])
@@ -160,15 +133,6 @@ class CropForm(QWidget):
         if not stretch:
             line.addStretch()
         self._box.addLayout(line)
-
-    def _restyle(self) -> None:
-        theme = self.look.theme
-        more = (
-            f'#decantPanel QLabel[problem="true"] {{ color: {theme.warn}; }}'
-            "#decantPanel QLabel#cropHeading { font-weight: 600; }"
-            f'#decantPanel QPushButton[side="true"]:checked {{ border: 2px solid {theme.accent}; }}'
-        )
-        self.setStyleSheet(style_sheet(theme) + more)
 
     # --- showing ---
 
@@ -189,7 +153,8 @@ class CropForm(QWidget):
         _check(self.snap, intent.snap)
         self._draw_fields()
         self.headline.setText(snapshot.headline)
-        self._draw_buttons()
+        self.keep.setEnabled(snapshot.ready)
+        self.keep.setToolTip(next((problem.text for problem in snapshot.problems), _KEEP))
 
     def _draw_list(self, snapshot: Snapshot) -> None:
         layers = snapshot.layers
@@ -208,7 +173,8 @@ class CropForm(QWidget):
             item.setCheckState(Qt.CheckState.Checked if on else Qt.CheckState.Unchecked)
         blocker.unblock()
         lines = min(5, max(1, len(layers)))
-        self.list.setFixedHeight(round(self.fontMetrics().height() * 1.5 * lines) + 8)
+        line = max(self.list.sizeHintForRow(0), self.fontMetrics().height())
+        self.list.setFixedHeight(lines * line + 2 * self.list.frameWidth() + 6)
 
     def _draw_fields(self) -> None:
         snapshot = self.snapshot
@@ -242,45 +208,6 @@ class CropForm(QWidget):
         words = words if facts.exact else f"Estimated: {words}"
         more = ". Too large for memory: as a layer it is cut where you look." if lazy else ""
         self.numbers.setText(words + more)
-
-    def _draw_buttons(self) -> None:
-        snapshot = self.snapshot
-        ready = snapshot is not None and snapshot.ready and not self._busy
-        number = len(snapshot.cuts) if snapshot is not None else 0
-        self.add.setText("&Add as layer" if number < 2 else f"&Add {number} layers")
-        why = next((problem.text for problem in snapshot.problems), None) if snapshot is not None else None
-        for button, tip in ((self.add, _ADD), (self.save, _SAVE), (self.keep, _KEEP)):
-            button.setEnabled(ready)
-            button.setToolTip(why or tip)
-
-    def show_running(self, running: bool) -> None:
-        """Show the bar and Cancel, or take them away."""
-        self._busy = running
-        self.bar.setVisible(running)
-        self.cancel.setVisible(running)
-        self.cancel.setEnabled(running)
-        self.bar.setValue(0)
-        self._draw_buttons()
-
-    @property
-    def notice(self) -> Notice | None:
-        """What is being said."""
-        return self._notice
-
-    def note(self, text: str, kind: str = "info") -> None:
-        """Say something, in the place of what was said before."""
-        self.forget()
-        self._notice = Notice(self.look, text, kind=kind)
-        self._notice.closed.connect(self._on_put_away)
-        self._news.addWidget(self._notice)
-
-    def forget(self) -> None:
-        """Take the message away."""
-        if self._notice is not None:
-            self._notice.put_away()
-
-    def _on_put_away(self) -> None:
-        self._notice = None
 
     def _on_check(self) -> None:
         keys = []

@@ -16,9 +16,11 @@ from napari_decant.gui.crop._host import Made
 from napari_decant.gui.crop._preview import preview_of
 from napari_decant.gui.crop._state import Cut, Key, Snapshot
 from napari_decant.images.crop import (
+    TARGET_SUFFIXES,
     CropArray,
     CropFacts,
     Cutter,
+    Device,
     Pace,
     Written,
     measure_crop,
@@ -28,7 +30,18 @@ from napari_decant.images.crop import (
 from napari_decant.progress import CancelToken, Progress, ProgressCallback
 from napari_decant.spatial import Sampler, SizedQuery, SpatialQuery
 
-__all__ = ["Facts", "FileJob", "cut_layers", "cut_pictures", "files_of", "measure", "warm", "write_files"]
+__all__ = [
+    "Facts",
+    "FileJob",
+    "cut_layers",
+    "cut_pictures",
+    "files_of",
+    "fits",
+    "measure",
+    "target_suffix",
+    "warm",
+    "write_files",
+]
 
 _LEVEL_PIXELS: Final = 512  # of the longest side of the coarsest level of a layer that is cut when seen
 
@@ -104,39 +117,42 @@ def measure(cutter: Cutter, snapshot: Snapshot, pace: Pace, token: CancelToken) 
     return Facts(tuple(parts))
 
 
-def fits(cutter: Cutter, snapshot: Snapshot) -> bool:
-    """Whether the crops of a snapshot can be held in memory."""
-    return sum(cut.nbytes for cut in snapshot.cuts) <= cutter.memory // 2
+def fits(memory: int, snapshot: Snapshot) -> bool:
+    """Whether the crops of a snapshot can be held in so much memory."""
+    return sum(cut.nbytes for cut in snapshot.cuts) <= memory // 2
 
 
 def cut_layers(
-    cutter: Cutter, snapshot: Snapshot, pace: Pace, tell: ProgressCallback, token: CancelToken
+    memory: int, snapshot: Snapshot, pace: Pace, tell: ProgressCallback, token: CancelToken
 ) -> list[Made]:
     """Cut every layer of a snapshot.
 
     Those that do not fit into memory become arrays that are cut when they are looked at, with coarser levels.
     """
+    device = snapshot.intent.device
+    placements = [placement_of(cut.source, cut.resolution, cut.layer.placed) for cut in snapshot.cuts]
+    if not fits(memory, snapshot):
+        return [
+            Made(cut, lazy_levels(Cutter(memory, device=device), cut), placement)  # lives as long as they do
+            for cut, placement in zip(snapshot.cuts, placements, strict=True)
+        ]
     total = sum(cut.nbytes for cut in snapshot.cuts)
     before = 0
     made = []
-    for cut in snapshot.cuts:
-        placement = placement_of(cut.source, cut.resolution, cut.layer.placed)
-        if not fits(cutter, snapshot):
-            made.append(Made(cut, lazy_levels(cutter, cut), placement))
-            continue
-        begun = time.monotonic()
-        estimate = measure_crop(cutter, cut.source, cut.resolution, cut.dtype, pace).seconds
-        array = CropArray(cut.source, cut.resolution, cutter, cut.dtype, token)
-        values = array.read(_within(tell, before, total))
-        pace.learn(estimate, time.monotonic() - begun)
-        before += cut.nbytes
-        made.append(Made(cut, [values], placement))
+    with Cutter(memory, device=device) as cutter:
+        for cut, placement in zip(snapshot.cuts, placements, strict=True):
+            begun = time.monotonic()
+            estimate = measure_crop(cutter, cut.source, cut.resolution, cut.dtype, pace).seconds
+            array = CropArray(cut.source, cut.resolution, cutter, cut.dtype, token)
+            values = array.read(_within(tell, before, total))
+            pace.learn(estimate, time.monotonic() - begun)
+            before += cut.nbytes
+            made.append(Made(cut, [values], placement))
     return made
 
 
 def lazy_levels(cutter: Cutter, cut: Cut) -> list[CropArray]:
     """Arrays that are cut when they are looked at, each half the size of the one before."""
-    cutter = Cutter(cutter.memory)  # it lives as long as the arrays do
     levels = [CropArray(cut.source, cut.resolution, cutter, cut.dtype)]
     query, spatial = cut.sized.query, cut.source.spatial
     rank = len(cut.source.axes)
@@ -201,8 +217,16 @@ def files_of(snapshot: Snapshot, target: Path) -> list[FileJob]:
             "".join(c if c.isalnum() or c in " -_." else "_" for c in cut.layer.name).strip(" .") or "layer"
         )
         names.append(plain if plain not in names else f"{plain} {len(names)}")
-    stem, suffix = target.name[: -len(target.suffix)], target.suffix
+    suffix = target_suffix(target)
+    stem = target.name[: len(target.name) - len(suffix)]
     return [FileJob(c, target.with_name(f"{stem} {n}{suffix}")) for c, n in zip(cuts, names, strict=True)]
+
+
+def target_suffix(path: Path) -> str:
+    """The end of a name that says what is written, as it is spelled there; empty if it says nothing."""
+    ends = (".ome.tif", ".ome.tiff", *TARGET_SUFFIXES)
+    known = next((end for end in ends if path.name.lower().endswith(end)), "")
+    return path.name[len(path.name) - len(known) :]
 
 
 def _is_next(a: Cut, b: Cut) -> bool:
@@ -234,6 +258,7 @@ def write_files(
     token: CancelToken,
     *,
     memory: int,
+    device: Device = "auto",
     overwrite: bool,
 ) -> list[Path]:
     """Write crops, one file after the other; returns the files.
@@ -244,7 +269,7 @@ def write_files(
     before = 0
     done: list[Path] = []
     for job, written in jobs:
-        with Cutter(max(memory // 4, 64 << 20)) as cutter:
+        with Cutter(max(memory // 4, 64 << 20), device=device) as cutter:
             write_crop(
                 job.target,
                 CropArray(job.cut.source, job.cut.resolution, cutter, job.cut.dtype, token),

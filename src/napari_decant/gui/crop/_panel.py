@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QFileDialog, QFrame, QMessageBox, QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtCore import Qt, QTimer
+from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from napari_decant.errors import DecantError, TargetExists
+from napari_decant.gui._style import style_sheet
 from napari_decant.gui._theme import Look
+from napari_decant.gui.crop._dialogs import ask_query, ask_query_target, ask_target
+from napari_decant.gui.crop._footer import CropFooter
 from napari_decant.gui.crop._form import MODES, CropForm
 from napari_decant.gui.crop._host import Host, Made
 from napari_decant.gui.crop._make import (
@@ -25,9 +27,11 @@ from napari_decant.gui.crop._make import (
     warm,
     write_files,
 )
+from napari_decant.gui.crop._picture import blended
 from napari_decant.gui.crop._preview import PREVIEW_PIXELS
 from napari_decant.gui.crop._queries import load_region, saved_query
-from napari_decant.gui.crop._state import Intent, LayerFacts, Snapshot, changed, resolve
+from napari_decant.gui.crop._resolve import in_mode, resolve, thin
+from napari_decant.gui.crop._state import Intent, LayerFacts, Snapshot, changed
 from napari_decant.gui.crop._work import Bench, Outcome
 from napari_decant.images.crop import (
     Cutter,
@@ -43,8 +47,6 @@ __all__ = ["CropPanel"]
 
 _MEMORY: Final = 2 << 30
 _FACTS_MS: Final = 120  # numbers wait for a pause in dragging, pictures do not
-_FILES: Final = "OME-Zarr folder (*.zarr);;OME-Zarr file (*.ozx)"
-_QUERIES: Final = "Query (*.json)"
 
 
 class CropPanel(QWidget):
@@ -65,13 +67,16 @@ class CropPanel(QWidget):
         self, host: Host, look: Look, *, memory: int = _MEMORY, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
+        self.setObjectName("decantPanel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName("Crop")
-        self.host, self.memory = host, memory
+        self.host, self.look, self.memory = host, look, memory
         self.intent = Intent()
         self.snapshot: Snapshot | None = None
         self.facts: Facts | None = None
         self.follows = False
-        self.cutter, self.pace = Cutter(memory), Pace()
+        self.cutter, self.pace = Cutter(memory, device="cpu"), Pace()
+        self._offered: Region | None = None
         self.benches = [Bench(name, self) for name in ("preview", "facts", "crop")]
         self._preview, self._measure, self._work = self.benches
         self._then: Callable[[Any], object] = lambda value: None
@@ -80,19 +85,34 @@ class CropPanel(QWidget):
         self._timer.setInterval(_FACTS_MS)
         self._timer.timeout.connect(self._ask_facts)
         self.form = CropForm(look, host)
+        self.footer = CropFooter(look)
         area = QScrollArea()
+        area.setObjectName("decantFormArea")
         area.setWidgetResizable(True)
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setWidget(self.form)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
-        box.addWidget(area)
+        box.setSpacing(0)
+        box.addWidget(area, 1)
+        box.addWidget(self.footer)
+        look.changed.connect(self._restyle)
+        self._restyle()
         self._connect()
         self._preview.start(lambda token: warm())
         self.refresh()
 
+    def _restyle(self) -> None:
+        theme = self.look.theme
+        more = (
+            f'#decantPanel QLabel[problem="true"] {{ color: {theme.warn}; }}'
+            "#decantPanel QLabel#cropHeading { font-weight: 600; }"
+            f'#decantPanel QPushButton[side="true"]:checked {{ border: 2px solid {theme.accent}; }}'
+        )
+        self.setStyleSheet(style_sheet(theme, self.font()) + more)
+
     def _connect(self) -> None:
-        form = self.form
+        form, footer = self.form, self.footer
         form.chosen.connect(lambda keys: self._want(replace(self.intent, layers=keys)))
         form.mode_chosen.connect(self._on_mode)
         form.draw_wanted.connect(self.host.draw)
@@ -101,17 +121,15 @@ class CropPanel(QWidget):
         form.fields.edited.connect(lambda: self.set_region(form.fields.region))
         form.snap.toggled.connect(lambda on: self._want(replace(self.intent, snap=on)))
         form.output.edited.connect(lambda: self._want(form.output.apply(self.intent)))
-        form.add_wanted.connect(self.run)
-        form.save_wanted.connect(self._ask_file)
+        footer.add_wanted.connect(self.run)
+        footer.save_wanted.connect(self._ask_file)
+        footer.cancel_wanted.connect(self.cancel)
         form.keep_wanted.connect(self._ask_keep)
         form.load_wanted.connect(self._ask_load)
-        form.cancel_wanted.connect(self.cancel)
         self._preview.ended.connect(self._on_picture)
         self._measure.ended.connect(self._on_facts)
         self._work.ended.connect(self._on_end)
-        self._work.progressed.connect(
-            lambda event: form.bar.setValue(round(1000 * event.done / max(1, event.total)))
-        )
+        self._work.progressed.connect(footer.show_progress)
 
     # --- state ---
 
@@ -132,7 +150,18 @@ class CropPanel(QWidget):
         chosen = tuple(key for key in self.intent.layers if key in keys)
         if not chosen:
             chosen = _first_choice(layers, set(self.host.selected()))
+        other = chosen != self.intent.layers
         self._want(replace(self.intent, layers=chosen), layers)
+        if other or self._offered is None:
+            self.offer()
+
+    def offer(self) -> None:
+        """Place a box in the middle of what is seen, as long as nobody has placed another one."""
+        if self._offered is None or self.intent.region is self._offered:
+            region = self.host.suggestion()
+            if region is not None and self.intent.mode == "box":
+                self._offered = region
+                self.set_region(region)
 
     def set_region(self, region: Region | None) -> None:
         """Take another box."""
@@ -162,6 +191,7 @@ class CropPanel(QWidget):
         if not parts:
             return
         self.form.show_snapshot(self.snapshot)
+        self.footer.show_snapshot(self.snapshot)
         if {"layers", "region", "intent"} & parts:
             self.host.show(self.snapshot if intent.mode != "whole" else None)
         if {"cuts", "layers", "region"} & parts:
@@ -173,35 +203,15 @@ class CropPanel(QWidget):
     # --- what the user does ---
 
     def _on_mode(self, number: int) -> None:
-        mode = MODES[number]
-        intent = replace(self.intent, mode=mode)
-        region = intent.region
-        if mode == "plane" and self.snapshot is not None and self.snapshot.rank == 3:
-            region = region if region is not None and region.rank == 3 else self.host.suggestion()
-            if region is not None and region.rank == 3:
-                intent = replace(intent, region=self._thin(region))
-                if intent.grid == "native":
-                    intent = replace(intent, grid="isotropic")
-        elif mode == "box" and self.intent.mode == "plane" and region is not None:
-            deep = self.host.suggestion()
-            if deep is not None and deep.rank == region.rank == 3:
-                size = (max(deep.size[0], region.size[0]), *region.size[1:])
-                intent = replace(intent, region=region.moved(size=size))
-        self._want(intent)
-        self.camera_moved()
-
-    def _thin(self, region: Region) -> Region:
-        """One voxel thick."""
-        assert self.snapshot is not None
-        worlds = [one.world for one in self.snapshot.chosen if one.rank == 3 and one.world is not None]
-        thin = min(worlds[0].pitch) if worlds else 1.0
-        return region.moved(size=(thin, *region.size[1:]))
+        if self.snapshot is not None:
+            self._want(in_mode(self.snapshot, MODES[number], self.host.suggestion()))
+            self.camera_moved()
 
     def _on_reset(self) -> None:
         region = self.host.suggestion()
-        if region is not None:
-            thin = self.intent.mode == "plane" and region.rank == 3
-            self.set_region(self._thin(region) if thin else region)
+        if region is not None and self.snapshot is not None:
+            flat = self.intent.mode == "plane" and region.rank == 3
+            self.set_region(thin(region, self.snapshot.chosen) if flat else region)
 
     def _on_follow(self, on: bool) -> None:
         self.follows = on
@@ -224,17 +234,8 @@ class CropPanel(QWidget):
             self.form.picture.say(f"There is no preview: {outcome.error}.")
         if outcome.error is not None or not outcome.value:
             return
-        shown = None
-        for key, plane in outcome.value:
-            painted = self.host.paint(key, plane)
-            if shown is None or painted.shape != shown.shape:
-                shown = painted
-            elif self.host.additive(key):
-                shown = shown + painted
-            else:  # what is black lets through what lies below
-                shown = np.where(painted.any(axis=-1, keepdims=True), painted, shown)
-        if shown is not None:
-            self.form.picture.show_pixels(shown)
+        layers = [(self.host.paint(key, plane), self.host.additive(key)) for key, plane in outcome.value]
+        self.form.picture.show_pixels(blended(layers))
 
     def _ask_facts(self) -> None:
         snapshot, cutter, pace = self.snapshot, self.cutter, self.pace
@@ -244,7 +245,7 @@ class CropPanel(QWidget):
     def _on_facts(self, outcome: Outcome) -> None:
         if outcome.error is None and self.snapshot is not None:
             self.facts = outcome.value
-            self.form.show_facts(self.facts, lazy=not fits(self.cutter, self.snapshot))
+            self.form.show_facts(self.facts, lazy=not fits(self.memory, self.snapshot))
         elif not outcome.cancelled:
             self.form.numbers.setText(f"{outcome.error}.")
 
@@ -252,12 +253,12 @@ class CropPanel(QWidget):
 
     def run(self) -> None:
         """Cut, and add what was cut as layers."""
-        snapshot, cutter, pace, tell = self.snapshot, self.cutter, self.pace, self._work.tell
+        snapshot, memory, pace, tell = self.snapshot, self.memory, self.pace, self._work.tell
         if snapshot is not None and snapshot.ready and not self._work.busy:
-            self._begin(lambda token: cut_layers(cutter, snapshot, pace, tell, token), self._add_layers)
+            self._begin(lambda token: cut_layers(memory, snapshot, pace, tell, token), self._add_layers)
 
     def _add_layers(self, made: list[Made]) -> None:
-        self.form.note(" ".join(self.host.add(made)))
+        self.footer.note(" ".join(self.host.add(made)))
 
     def save_to(self, path: Path, *, overwrite: bool = False) -> None:
         """Cut into a file, or into several where layers do not go together."""
@@ -271,56 +272,48 @@ class CropPanel(QWidget):
                 placement = placement_of(cut.source, cut.resolution, cut.layer.placed)
                 described.append((job, self.host.describe(cut, placement)))
         except DecantError as error:
-            self.form.note(f"{error}.", "bad")
+            self.footer.note(f"{error}.", "bad")
             return
         self._begin(
-            lambda token: write_files(described, tell, token, memory=memory, overwrite=overwrite),
-            lambda written: self.form.note(f"Saved {', '.join(map(str, written))}."),
+            lambda token: write_files(
+                described, tell, token, memory=memory, device=snapshot.intent.device, overwrite=overwrite
+            ),
+            lambda written: self.footer.note(f"Saved {', '.join(map(str, written))}."),
         )
 
     def _begin(self, work: Any, then: Callable[[Any], object]) -> None:
-        self.form.forget()
+        self.footer.forget()
         self._then = then
         self._work.start(work)
-        self.form.show_running(True)
+        self.footer.show_running(True)
 
     def cancel(self) -> None:
         """Stop the crop that is being cut."""
-        self.form.cancel.setEnabled(False)
+        self.footer.show_stopping()
         self._work.cancel()
 
     def _on_end(self, outcome: Outcome) -> None:
-        self.form.show_running(False)
+        self.footer.show_running(False)
         if outcome.cancelled:
-            self.form.note("Cancelled; nothing was left behind.")
+            self.footer.note("Cancelled; nothing was left behind.")
         elif outcome.error is not None:
             known = isinstance(outcome.error, TargetExists)
-            self.form.note(f"{outcome.error}.", "warn" if known else "bad")
+            self.footer.note(f"{outcome.error}.", "warn" if known else "bad")
         else:
             self._then(outcome.value)
 
     # --- files ---
 
     def _ask_file(self) -> None:
-        assert self.snapshot is not None
-        name = f"{self.snapshot.cuts[0].layer.name} crop.zarr"
-        path, kind = QFileDialog.getSaveFileName(self, "Save the crop", name, _FILES)
-        if not path:
-            return
-        target = Path(path)
-        if target.suffix.lower() not in (".zarr", ".ozx"):
-            target = target.with_name(target.name + (".ozx" if "ozx" in kind else ".zarr"))
-        exists = target.exists()
-        if exists:
-            asked = QMessageBox.question(self, "Replace?", f"{target.name} exists. Replace it?")
-            if asked != QMessageBox.StandardButton.Yes:
-                return
-        self.save_to(target, overwrite=exists)
+        if self.snapshot is not None and self.snapshot.ready:
+            asked = ask_target(self, self.snapshot.cuts[0].layer.name)
+            if asked is not None:
+                self.save_to(asked[0], overwrite=asked[1])
 
     def _ask_keep(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save the query", "crop.json", _QUERIES)
-        if path:
-            self.keep_query(Path(path if path.lower().endswith(".json") else f"{path}.json"))
+        path = ask_query_target(self)
+        if path is not None:
+            self.keep_query(path)
 
     def keep_query(self, path: Path) -> None:
         """Save what is cut out of the first layer as a query; it replaces a file of that name."""
@@ -328,14 +321,14 @@ class CropPanel(QWidget):
         try:
             saved_query(self.snapshot).save(path, overwrite=True)
         except DecantError as error:
-            self.form.note(f"{error}.", "bad")
+            self.footer.note(f"{error}.", "bad")
             return
-        self.form.note(f"Saved the query as {path.name}.")
+        self.footer.note(f"Saved the query as {path.name}.")
 
     def _ask_load(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self, "Load a query", "", _QUERIES)
-        if path:
-            self.load_query(Path(path))
+        path = ask_query(self)
+        if path is not None:
+            self.load_query(path)
 
     def load_query(self, path: Path) -> None:
         """Place the box where a saved query cuts the first chosen layer."""
@@ -343,9 +336,9 @@ class CropPanel(QWidget):
         try:
             self._want(load_region(self.intent, self.snapshot, SavedQuery.load(path)))
         except DecantError as error:
-            self.form.note(f"{error}.", "bad")
+            self.footer.note(f"{error}.", "bad")
             return
-        self.form.note(f"The box lies as {path.name} says.")
+        self.footer.note(f"The box lies as {path.name} says.")
 
     # --- the end ---
 

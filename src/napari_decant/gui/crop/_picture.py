@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,22 @@ from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from napari_decant.gui._theme import Look
 
-__all__ = ["Picture"]
+__all__ = ["Picture", "blended"]
+
+
+def blended(layers: Sequence[tuple[NDArray[np.float64], bool]]) -> NDArray[np.float64]:
+    """Lay pictures over each other, topmost first, shape (rows, columns, 3) from 0 to 1.
+
+    Parameters
+    ----------
+    layers : sequence of (array, bool)
+        Colours, and whether they are added to those below; else what is black lets those through. Of unlike
+        shapes, that of the topmost counts.
+    """
+    shown = np.zeros_like(layers[0][0])
+    for painted, adds in reversed([layer for layer in layers if layer[0].shape == shown.shape]):
+        shown = shown + painted if adds else np.where(painted.any(axis=-1, keepdims=True), painted, shown)
+    return shown
 
 
 class Picture(QWidget):

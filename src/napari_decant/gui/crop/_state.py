@@ -1,39 +1,31 @@
 """The state of the crop tool: what the user wants, what there is, and what comes of both. No Qt here.
 
-`resolve` is pure. A widget shows its result and changes nothing but the `Intent`.
+A `Snapshot` is never changed; `napari_decant.gui.crop._resolve` makes the next one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from napari_decant.errors import DecantError
-from napari_decant.images.crop import (
-    CropSource,
-    Cutter,
-    Device,
-    Region,
-    Spacing,
-    WorldMap,
-    gpu_problem,
-    place,
-)
-from napari_decant.spatial import Filter, Sampler, SizedQuery, SpatialQuery, SpatialResolution
+from napari_decant.images.crop import CropSource, Device, Region, Spacing, WorldMap
+from napari_decant.spatial import Filter, SizedQuery, SpatialResolution
 
 __all__ = [
     "Cut",
+    "Grid",
     "Intent",
+    "Key",
     "LayerFacts",
+    "Mode",
     "Outside",
     "Problem",
     "Snapshot",
     "changed",
-    "resolve",
 ]
 
 Mode = Literal["box", "plane", "whole"]
@@ -255,17 +247,18 @@ class Snapshot:
             return ""
         first = self.cuts[0]
         extents = " × ".join(map(str, first.shape))
-        parts = [f"{extents} voxels" if len(first.shape) == 3 else f"{extents} pixels"]
+        noun = "voxel" if len(first.shape) == 3 else "pixel"
+        parts = [f"{extents} {noun}s"]
         more = [layer_moments(cut) for cut in self.cuts]
         if more[0]:
             parts.append(more[0])
         if len(first.source.levels) > 1:
             parts.append(f"level {first.resolution.level}")
         if first.resolution.requires_resampling:
-            kind = "nearest voxel" if first.resolution.sampler.filter == "nearest" else "interpolated"
+            kind = f"nearest {noun}" if first.resolution.sampler.filter == "nearest" else "interpolated"
             how = f"resampled, {kind}"
         else:
-            how = "voxels are copied unchanged"
+            how = f"{noun}s are copied unchanged"
         turned = _turned(self.region)
         if turned:
             parts.append(turned)
@@ -299,126 +292,3 @@ def changed(old: Snapshot | None, new: Snapshot) -> frozenset[str]:
     if old is None:
         return frozenset(names)
     return frozenset(name for name in names if getattr(old, name) != getattr(new, name))
-
-
-def resolve(intent: Intent, layers: Sequence[LayerFacts]) -> Snapshot:
-    """Work out what would be cut; reads nothing.
-
-    Parameters
-    ----------
-    intent : Intent
-    layers : sequence of LayerFacts
-    """
-    base = Snapshot(intent, tuple(layers))
-    chosen = base.chosen
-    problems: list[Problem] = []
-    if not chosen:
-        text = "Choose a layer to cut from." if layers else "Open an image: there is no layer to cut from."
-        return replace(base, problems=(Problem("layers", text),))
-    usable = [layer for layer in chosen if layer.source is not None and layer.world is not None]
-    problems += [
-        Problem("layers", f"{layer.name}: {layer.problem or 'it cannot be cut'}.")
-        for layer in chosen
-        if layer not in usable
-    ]
-    gpu = gpu_problem() if intent.device == "cuda" else None
-    if gpu is not None:
-        problems.append(Problem("device", f"No GPU can be used: {gpu}."))
-    if intent.mode == "plane" and not any(layer.rank == 3 for layer in usable):
-        problems.append(Problem("region", "A plane needs a layer with three spatial axes; use a box."))
-        return replace(base, problems=tuple(problems))
-    region = None if intent.mode == "whole" else _fitted(intent.region, usable)
-    if region is None and intent.mode != "whole":
-        problems.append(Problem("region", "Draw a box in the view, or type its numbers."))
-        return replace(base, problems=tuple(problems))
-    cuts: list[Cut] = []
-    for layer in usable:
-        made = _cut(layer, intent, region)
-        if isinstance(made, Cut):
-            cuts.append(made)
-        else:
-            problems.append(made)
-    return replace(base, region=region, cuts=tuple(cuts), problems=tuple(problems))
-
-
-def _fitted(region: Region | None, layers: Sequence[LayerFacts]) -> Region | None:
-    """A flat box with the depth of the deepest layer, where a layer has one."""
-    if region is None or region.rank == 3:
-        return region
-    deep = next((layer.whole() for layer in layers if layer.rank == 3), None)
-    if deep is None:
-        return region
-    return Region(
-        (deep.center[0], *region.center), (deep.size[0], *region.size), (region.angles[0], 0.0, 0.0)
-    )
-
-
-def _cut(layer: LayerFacts, intent: Intent, region: Region | None) -> Cut | Problem:
-    source, world = layer.source, layer.world
-    assert source is not None
-    assert world is not None
-    box = region if region is not None else layer.whole()
-    assert box is not None
-    kind: Filter = "nearest" if source.is_label or source.dtype.kind == "b" else intent.filter
-    if intent.grid == "level" and intent.level >= len(source.levels):
-        last = len(source.levels) - 1
-        text = f"{layer.name} has level 0 only" if last == 0 else f"{layer.name} has levels 0 to {last}"
-        return Problem("grid", f"{text}.")
-    if intent.grid == "custom" and not (math.isfinite(intent.pitch) and intent.pitch > 0):
-        return Problem("grid", "The spacing must be above 0.")
-    try:
-        sized = place(
-            box,
-            source,
-            world,
-            spacing=intent.spacing,
-            level=intent.level if intent.grid == "level" else "auto",
-            sampler=_sampler(intent, kind),
-            snap=intent.snap,
-            index=_index(layer, intent.moments),
-        )
-    except DecantError as error:
-        return Problem("region", f"{error}.")
-    try:
-        dtype = Cutter.dtype_of(source, intent.dtype).name
-    except DecantError as error:
-        return Problem("dtype", f"{error}.")
-    try:
-        resolution = sized.resolve(source)
-        if intent.outside == "fill":
-            sized, resolution = _without_ring(sized, source, resolution)
-    except DecantError as error:
-        return Problem("outside" if intent.outside == "refuse" else "region", f"{layer.name}: {error}.")
-    if any(a >= b for a, b in resolution.read_bounds_index):
-        return Problem("region", f"The box lies outside {layer.name}.")
-    return Cut(layer, sized, resolution, dtype)
-
-
-def _sampler(intent: Intent, kind: Filter) -> Sampler:
-    if intent.outside == "fill":
-        return Sampler(kind, "constant", intent.fill)
-    return Sampler(kind, "clamp" if intent.outside == "edge" else "error")
-
-
-def _index(layer: LayerFacts, moments: str) -> dict[str, tuple[int, int]]:
-    index = dict(layer.fixed)
-    if moments == "shown":
-        index |= {name: (at, at + 1) for name, at in layer.shown.items()}
-    return index
-
-
-def _without_ring(
-    sized: SizedQuery, source: CropSource, resolution: SpatialResolution
-) -> tuple[SizedQuery, SpatialResolution]:
-    """Where no sample lies outside the image, do not mix the fill value into its outermost voxels."""
-    query = sized.query
-    if query.sampler.filter == "nearest" or not resolution.requires_resampling:
-        return sized, resolution
-    nearest = SpatialQuery(query.output_to_reference, Sampler("nearest", "clamp"), query.level)
-    bounds = nearest.resolve(source, sized.shape).source_bounds_index
-    shape = source.levels[resolution.level].shape
-    if not all(a >= 0 and b <= n for (a, b), n in zip(bounds, shape, strict=True)):
-        return sized, resolution
-    inner = SpatialQuery(query.output_to_reference, Sampler("linear", "clamp"), query.level)
-    changed_size = replace(sized, query=inner)
-    return changed_size, changed_size.resolve(source)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from napari_decant.plugin.crop._box import BoxView, is_box_layer
+from napari_decant.plugin.crop._box import BoxView
+from napari_decant.plugin.crop._box_layers import is_box_layer
 from napari_decant.plugin.crop._facts import LayerReader
 from napari_decant.plugin.crop._host import NapariHost
 from napari_decant.plugin.crop._widget import CropWidget

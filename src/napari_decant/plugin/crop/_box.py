@@ -1,8 +1,9 @@
-"""The box in the view: an outline and handles, layers of their own, moved by our own mouse callbacks."""
+"""The box in the view, and how mouse and keys change it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,26 +11,17 @@ from numpy.typing import NDArray
 
 from napari_decant.gui.crop import Drag, Handle, View, handles, nearest_handle, outline
 from napari_decant.images.crop import Region, angles_of
+from napari_decant.plugin.crop._box_layers import BoxLayers
 from napari_decant.spatial import rotation_matrix
 
 if TYPE_CHECKING:
     import napari
 
-__all__ = ["BoxView", "is_box_layer"]
+__all__ = ["BoxView"]
 
-_MARK: Final = "napari-decant crop box"
 _REACH: Final = 11.0  # canvas pixels within which a handle is hit
 _ARM: Final = 34.0  # of the rotation handle from the box
 _SMALLEST_DRAWN: Final = 5.0
-_SYMBOLS: Final = {"move": "cross", "face": "square", "corner": "square", "turn": "disc"}
-_COLORS: Final = {"move": "#ffffff", "face": "#ffd23f", "corner": "#ffd23f", "turn": "#6fd3ff"}
-_SIZES: Final = {"move": 16.0, "face": 11.0, "corner": 11.0, "turn": 15.0}
-_LINE: Final = "#ffd23f"
-
-
-def is_box_layer(layer: Any) -> bool:
-    """Whether a layer is part of a box."""
-    return bool(layer.metadata.get(_MARK))
 
 
 class BoxView:
@@ -64,10 +56,7 @@ class BoxView:
         self.depth: Callable[[], Region | None] = lambda: None
         self.drawing = False
         self.handles: tuple[Handle, ...] = ()
-        self._lines: Any = None
-        self._points: Any = None
-        self._own = False
-        self._kinds: list[str] = []
+        self.layers = BoxLayers(viewer, self._key_map(), self._on_view)
         viewer.mouse_drag_callbacks.append(self._on_drag)
         self._events = (
             (viewer.dims.events.point, self._on_view),
@@ -117,7 +106,6 @@ class BoxView:
         region = self.region
         if region is None:
             return
-        self._make()
         view = self.view
         if view is None:
             lines, self.handles = np.empty((0, 2, region.rank)), ()
@@ -126,32 +114,9 @@ class BoxView:
             flat = len(self.viewer.dims.displayed) == 2
             grips = flat or region.rank == 3
             self.handles = handles(region, view, _ARM * self.pixel) if grips else ()
-        # What is hidden is not touched: napari would draw it with parts of the old and parts of the new.
-        if self._lines.visible:
-            scale = np.asarray(self._lines.scale)
-            ends = self._world(lines.reshape(-1, region.rank)).reshape(len(lines), 2, -1) / scale
-            self._lines.data = np.stack([ends[:, 0], ends[:, 1] - ends[:, 0]], axis=1)
-            seen = list(self.viewer.dims.displayed)
-            self._lines.edge_width = 2.0 * self.pixel / float(scale[seen].mean())
-        if self._points.visible:
-            self._show_handles()
-
-    def _show_handles(self) -> None:
-        if not self.handles:
-            self._points.data, self._kinds = np.empty((0, self.viewer.dims.ndim)), []
-            return
-        places = np.asarray([handle.position for handle in self.handles])
-        data = self._world(places) / np.asarray(self._points.scale)
-        points, kinds = self._points, [handle.kind for handle in self.handles]
-        same = len(points.data) == len(data) and self._kinds == kinds
-        points.data = data
-        points.selected_data = set()
-        if not same:
-            self._kinds = kinds
-            points.symbol = [_SYMBOLS[kind] for kind in kinds]
-            points.face_color = [_COLORS[kind] for kind in kinds]
-        zoom = self.pixel / float(np.mean(np.asarray(points.scale)[list(self.viewer.dims.displayed)]))
-        points.size = np.array([_SIZES[kind] * zoom for kind in kinds])
+        spots = np.asarray([handle.position for handle in self.handles]).reshape(-1, region.rank)
+        ends = self._world(lines.reshape(-1, region.rank)).reshape(len(lines), 2, -1)
+        self.layers.draw(ends, self.handles, self._world(spots), self.pixel)
 
     def _world(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         """Points of the region's axes as points of the whole world, in what is shown of the other axes."""
@@ -160,93 +125,37 @@ class BoxView:
             whole[:, axis] = places[:, column]
         return whole
 
-    def _make(self) -> None:
-        ndim = self.viewer.dims.ndim
-        there = self._lines is not None and self._lines in self.viewer.layers
-        if there and self._points in self.viewer.layers and self._lines.ndim == ndim:
-            return
-        self._remove()
-        from napari.layers import Points, Vectors
-
-        common: dict[str, Any] = {
-            # the sliders step by the smallest scale of any layer: these change nothing
-            "scale": [step.step or 1.0 for step in self.viewer.dims.range],
-            "metadata": {_MARK: True},
-            "ndim": ndim,
-        }
-        units = self.viewer.layers.units
-        if units is not None:
-            common["units"] = units
-        self._lines = Vectors(
-            np.empty((0, 2, ndim)),
-            name="crop box",
-            vector_style="line",
-            edge_color=_LINE,
-            opacity=1.0,
-            **common,
-        )
-        self._points = Points(
-            np.empty((0, ndim)),
-            name="crop handles",
-            border_color="#20262d",
-            border_width=0.12,
-            opacity=1.0,
-            canvas_size_limits=(6, 24),
-            antialiasing=1,
-            **common,
-        )
-        self._kinds = []
-        self._points.editable = True
-        self._bind_keys(self._points)
-        self._own = True
-        try:
-            for layer in (self._lines, self._points):
-                self.viewer.layers.append(layer)
-                layer.events.visible.connect(self._on_view)
-            self.viewer.layers.selection.active = self._points
-        finally:
-            self._own = False
-
     def _remove(self) -> None:
-        self._own = True
-        try:
-            for layer in (self._lines, self._points):
-                if layer is not None and layer in self.viewer.layers:
-                    layer.visible = True  # napari 0.9 may crash later if a hidden layer is removed
-                    self.viewer.layers.remove(layer)
-        finally:
-            self._own = False
-        self._lines = self._points = None
+        self.layers.remove()
         self.handles = ()
 
     def _on_view(self, event: Any = None) -> None:
-        if self.region is None or self._lines is None or self._own:
+        if self.region is None or not self.layers.there or self.layers.busy:
             return
-        if self._lines.ndim != self.viewer.dims.ndim:
-            self._later(self._update)
-        else:
+        if self.layers.fit:
             self._update()
+        else:
+            self._later(self._update)
 
     def _on_removed(self, event: Any) -> None:
-        if not self._own and self._lines is not None and event.value in (self._lines, self._points):
+        if not self.layers.busy and self.layers.has(event.value):
             self._remove()
             self._removed()
 
     # --- keys ---
 
-    def _bind_keys(self, layer: Any) -> None:
+    def _key_map(self) -> dict[str, Callable[[], object]]:
         """Arrows nudge by a voxel, with Shift by ten; brackets turn; Page keys go through the depth."""
+        keys: dict[str, Callable[[], object]] = {}
         for key, (row, column) in {"Up": (-1, 0), "Down": (1, 0), "Left": (0, -1), "Right": (0, 1)}.items():
             for prefix, times in (("", 1), ("Shift-", 10)):
-
-                def nudge(_: Any, row: int = row * times, column: int = column * times) -> None:
-                    self.nudge(row, column)
-
-                layer.bind_key(f"{prefix}{key}", nudge, overwrite=True)
-        layer.bind_key("[", lambda _: self.turn(-1.0), overwrite=True)
-        layer.bind_key("]", lambda _: self.turn(1.0), overwrite=True)
-        layer.bind_key("PageUp", lambda _: self.nudge(0, 0, -1), overwrite=True)
-        layer.bind_key("PageDown", lambda _: self.nudge(0, 0, 1), overwrite=True)
+                keys[f"{prefix}{key}"] = partial(self.nudge, row * times, column * times)
+        return keys | {
+            "[": partial(self.turn, -1.0),
+            "]": partial(self.turn, 1.0),
+            "PageUp": partial(self.nudge, 0, 0, -1),
+            "PageDown": partial(self.nudge, 0, 0, 1),
+        }
 
     def nudge(self, rows: float, columns: float, depth: float = 0) -> None:
         """Move the box by voxels along what is seen."""
@@ -285,7 +194,7 @@ class BoxView:
             return
         if self.drawing:
             yield from self._draw(event)
-        elif self.region is not None and self.handles and self._points.visible:
+        elif self.region is not None and self.handles and self.layers.grips:
             yield from self._drag(event)
 
     def _here(self, event: Any) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:

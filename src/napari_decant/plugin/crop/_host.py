@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from napari_decant.gui.crop import Cut, LayerFacts, Made, Snapshot
 from napari_decant.images.crop import Placement, Region, Written
-from napari_decant.plugin.crop._box import BoxView, is_box_layer
+from napari_decant.plugin.crop._box import BoxView
+from napari_decant.plugin.crop._box_layers import is_box_layer
 from napari_decant.plugin.crop._facts import LayerReader, layer_map, world_axes
 from napari_decant.plugin.crop._results import layer_of, written_of
 
@@ -60,6 +61,7 @@ class NapariHost:
             (layers.events.units, self._on_layers),
             (self.viewer.dims.events.point, self._on_point),
             (self.viewer.scene.camera.events.angles, self._on_camera),
+            (self.viewer.canvas.events.size, self._on_size),
         ]
 
     def close(self) -> None:
@@ -154,19 +156,27 @@ class NapariHost:
     def add(self, made: Sequence[Made]) -> Sequence[str]:
         """See `Host.add`."""
         layers = self._by_key()
-        names: list[str] = []
-        tilted = False
-        for one in made:
-            layer = layers.get(one.cut.layer.key)
-            if layer is None:  # removed while it was cut
-                continue
+        there = [one for one in made if one.cut.layer.key in layers]  # the others were removed meanwhile
+        there.sort(key=lambda one: self.viewer.layers.index(layers[one.cut.layer.key]))
+        results: list[Layer] = []
+        top = self.viewer.layers.index(layers[there[-1].cut.layer.key]) + 1 if there else 0
+        for one in there:
+            layer = layers[one.cut.layer.key]
             with warnings.catch_warnings():  # said below, in words that help
                 warnings.filterwarnings("ignore", message="Non-orthogonal slicing")
                 result = layer_of(layer, one)
-                self.viewer.layers.insert(self.viewer.layers.index(layer) + 1, result)
-            names.append(result.name)
-            tilted = tilted or self._tilted(result)
-        said = [f"Added {', '.join(names)}."] if names else ["The layers were removed meanwhile."]
+                if not results and self.additive(one.cut.layer.key):
+                    # added to what it was cut from, it would be twice as bright: the lowest one covers that
+                    result.blending = "translucent_no_depth"
+                self.viewer.layers.insert(top + len(results), result)
+            results.append(result)
+        tilted = any(self._tilted(result) for result in results)
+        if not results:
+            said = ["The layers were removed meanwhile."]
+        elif len(results) == 1:
+            said = [f"Added {results[0].name}."]
+        else:
+            said = [f"Added {len(results)} layers; their names end with “crop”."]
         if tilted and len(self.viewer.dims.displayed) == 2:
             said.append(
                 "It is tilted out of the planes that 2-D shows: look at it in 3-D to see it in place."
@@ -285,6 +295,10 @@ class NapariHost:
     def _on_camera(self, event: Any = None) -> None:
         if self.panel is not None:
             self.panel.camera_moved()
+
+    def _on_size(self, event: Any = None) -> None:
+        if self.panel is not None:
+            self._later(self.panel.offer)
 
     def _moved(self, region: Region | None) -> None:
         if self.panel is not None:

@@ -34,14 +34,11 @@ class CropWidget(CropPanel):
         self._viewer = viewer
         super().__init__(self._host, Look(napari_theme(viewer.theme)), parent=parent)
         self._host.panel = self
-        self.look = self.form.look
         viewer.events.theme.connect(self._retheme)
         app = QApplication.instance()
         if app is not None:
             app.aboutToQuit.connect(self.leave)
         self.refresh()
-        if self.intent.region is None and self._host.suggestion() is not None:
-            self.set_region(self._host.suggestion())
 
     def _later(self, call: Callable[[], object]) -> None:
         """Call something when napari has finished what it is doing; the same thing once only."""
@@ -56,7 +53,7 @@ class CropWidget(CropPanel):
                 call()
 
     def _retheme(self, event: Any = None) -> None:
-        self.form.look.set_theme(napari_theme(self._viewer.theme))
+        self.look.set_theme(napari_theme(self._viewer.theme))
 
     def event(self, event: Any) -> bool:
         """Notice that napari took the panel out of its dock: closing a dock ends its work."""
