@@ -19,7 +19,7 @@ from napari_decant.engine import (
     ZarrMetadata,
     sample_block,
 )
-from napari_decant.errors import BudgetExceeded, DeviceUnavailable, UsageError
+from napari_decant.errors import BudgetExceeded, DeviceUnavailable
 from napari_decant.images.crop._device import Computers
 from napari_decant.images.crop._source import CropSource
 from napari_decant.progress import CancelToken
@@ -179,22 +179,15 @@ class Cutter:
                 cancel.check()
             start, stop = todo.pop()
             part = part_of(resolution, start, stop)
-            extents = [b - a for a, b in part.read_bounds_index]
-            need = math.prod(extents) * source.dtype.itemsize
+            need = source.slice_bytes(resolution.level, part.read_bounds_index)
             if need > room:
-                halves = _halved(start, stop, part)
+                halves = _halved(start, stop, source, part)
                 if halves is None:
                     raise BudgetExceeded("memory", 3 * need, self.memory, f"reading {source.name}")
                 todo += halves
                 continue
-            box = tuple(slice(a, b) for a, b in part.read_bounds_index)
-            block = np.asarray(level.data[box])
-            if block.shape != tuple(extents):
-                raise UsageError(
-                    f"{source.name} gave the shape {block.shape} where {tuple(extents)} was asked for"
-                )
-            native = block.astype(source.dtype, copy=False)
-            sample_block(native, part, level.shape, out[tuple(map(slice, start, stop))])
+            block = source.read_slice(resolution.level, part.read_bounds_index)
+            sample_block(block, part, level.shape, out[tuple(map(slice, start, stop))])
 
     def close(self) -> None:
         """End the threads and let go of files; a cutter that goes out of use does so by itself."""
@@ -217,9 +210,11 @@ def _let_go(computers: Computers, planner: ChunkPlanner) -> None:
 Corner = tuple[int, ...]
 
 
-def _halved(start: Corner, stop: Corner, part: SpatialResolution) -> list[tuple[Corner, Corner]] | None:
+def _halved(
+    start: Corner, stop: Corner, source: CropSource, part: SpatialResolution
+) -> list[tuple[Corner, Corner]] | None:
     """Cut a box in two along the axis whose halves read least; None if it is a single element."""
-    best: tuple[float, list[tuple[Corner, Corner]]] | None = None
+    best: tuple[int, list[tuple[Corner, Corner]]] | None = None
     for axis, (a, b) in enumerate(zip(start, stop, strict=True)):
         if b - a < 2:
             continue
@@ -227,7 +222,7 @@ def _halved(start: Corner, stop: Corner, part: SpatialResolution) -> list[tuple[
         first = (start, (*stop[:axis], middle, *stop[axis + 1 :]))
         second = ((*start[:axis], middle, *start[axis + 1 :]), stop)
         inner = part_of(part, (0,) * len(start), tuple(y - x for x, y in zip(*first, strict=True)))
-        size = math.prod(float(hi - lo) for lo, hi in inner.read_bounds_index)
+        size = source.slice_bytes(part.level, inner.read_bounds_index)
         if best is None or size < best[0]:
             best = size, [second, first]
     return best[1] if best is not None else None

@@ -185,9 +185,10 @@ def crop(
         resolution = sized.resolve(source)
         placement = placement_of(source, resolution, WorldMap.physical(source))
         # where a file is written, the writer holds most of the memory
-        with Cutter(
-            limit if target is None else max(limit // 4, 64 << 20), device=device, workers=workers
-        ) as cutter:
+        share = limit if target is None else max(limit // 4, 64 << 20)
+        kept = 0 if source.planned else share // 4  # decoded chunks of arrays that are sliced
+        source = source.with_cache(kept)
+        with Cutter(share - kept, device=device, workers=workers) as cutter:
             facts = measure_crop(cutter, source, resolution, kind)
             array = CropArray(source, resolution, cutter, kind, cancel)
             made, size = None, 0
@@ -209,7 +210,7 @@ def crop(
                     target,
                     array,
                     described,
-                    memory=limit - cutter.memory,
+                    memory=limit - share,
                     workers=workers,
                     overwrite=overwrite,
                     verify=verify,

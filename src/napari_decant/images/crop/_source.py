@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
+import itertools
 import math
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from napari_decant.errors import DecantError, UnsupportedOperation, UsageError
+from napari_decant.errors import DecantError, StorageError, UnsupportedOperation, UsageError
 from napari_decant.images._affine import recorded_affine
+from napari_decant.images._cache import ChunkCache
 from napari_decant.images._image import Image
+from napari_decant.images._lazy import LazyArray, ZarrSource
 from napari_decant.ngff import ArrayMeta, Axis, NgffImage, load_array_meta
 from napari_decant.ngff._transforms import reference_map
 from napari_decant.stores import open_store
@@ -19,6 +26,8 @@ from napari_decant.stores import open_store
 __all__ = ["CropSource", "SourceLevel", "source_of_arrays", "source_of_image"]
 
 _TYPES = {"t": "time", "c": "channel"}
+# arrays that several threads may slice at once; anything else, such as netCDF variables, perhaps not
+_THREADED = frozenset(["numpy", "dask", "zarr", "napari_decant"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +79,8 @@ class CropSource:
         What cannot be queried makes no source.
     keep : object
         Kept alive with the source: what its arrays need to stay readable.
+    lock : context manager
+        Held while arrays are sliced that may not be by several threads at once.
     """
 
     uri: str
@@ -81,6 +92,7 @@ class CropSource:
     physical: tuple[tuple[float, ...], ...] | None = None
     strict_error: str | None = None
     keep: Any = None
+    lock: Any = field(default_factory=contextlib.nullcontext)
 
     @property
     def spatial(self) -> tuple[int, ...]:
@@ -97,6 +109,56 @@ class CropSource:
         """Elements of level 0."""
         return self.levels[0].shape
 
+    def with_cache(self, nbytes: int) -> CropSource:
+        """The same source, where our arrays that are sliced keep so many bytes of chunks of their own."""
+        cache = ChunkCache(nbytes)
+        levels = tuple(
+            replace(level, data=level.data.with_cache(cache)) if isinstance(level.data, LazyArray) else level
+            for level in self.levels
+        )
+        return replace(self, levels=levels)
+
+    def slice_bytes(self, level: int, box: Sequence[tuple[int, int]]) -> int:
+        """Memory that slicing a level takes: dask computes every block that a slice touches, whole.
+
+        Parameters
+        ----------
+        level : int
+        box : sequence of (int, int)
+            Half-open interval along each axis.
+        """
+        blocks = getattr(self.levels[level].data, "chunks", None)
+        count = math.prod(b - a for a, b in box)
+        if isinstance(blocks, tuple) and all(isinstance(sizes, tuple) for sizes in blocks):
+            touched = 1
+            for (a, b), sizes in zip(box, blocks, strict=True):
+                ends = list(itertools.accumulate(sizes))
+                first, last = bisect.bisect_right(ends, a), bisect.bisect_left(ends, b)
+                touched *= sum(sizes[first : last + 1])
+            count += touched
+        return int(count) * self.dtype.itemsize
+
+    def read_slice(self, level: int, box: Sequence[tuple[int, int]]) -> NDArray[Any]:
+        """Slice a level that is no Zarr array.
+
+        Raises
+        ------
+        StorageError
+            The array fails, or gives something else than was asked for.
+        """
+        where = ", ".join(f"{a}:{b}" for a, b in box)
+        try:
+            with self.lock:
+                block = np.asarray(self.levels[level].data[tuple(slice(a, b) for a, b in box)])
+        except (DecantError, MemoryError):
+            raise
+        except Exception as error:
+            text = f"{type(error).__name__}: {str(error)[:200]}"
+            raise StorageError(f"{self.name} cannot be read at [{where}]: {text}") from error
+        if block.shape != tuple(b - a for a, b in box):
+            raise StorageError(f"{self.name} gave the shape {block.shape} at [{where}]")
+        return block.astype(self.dtype, copy=False)
+
 
 def source_of_image(image: Image) -> CropSource:
     """Make a source of an opened image.
@@ -112,6 +174,7 @@ def source_of_image(image: Image) -> CropSource:
     ngff = image.ngff
     if ngff is not None and ngff.strict_error is None:
         return _checked(_strict(image, ngff))
+    metas = _declared(image)
     scales, shifts = image.scales, image.translations
     if not all(math.isfinite(s) and s > 0 for scale in scales for s in scale):
         scales = tuple((1.0,) * len(image.axes) for _ in scales)
@@ -120,15 +183,28 @@ def source_of_image(image: Image) -> CropSource:
     else:
         maps = [reference_map((s, t), (scales[0], shifts[0])) for s, t in zip(scales, shifts, strict=True)]
     levels = tuple(
-        SourceLevel(str(number), level.shape, s, t, *places, data=level)
-        for number, (level, s, t, places) in enumerate(zip(image.levels, scales, shifts, maps, strict=True))
+        SourceLevel(path, level.shape, s, t, *places, meta, level)
+        for (path, meta), level, s, t, places in zip(metas, image.levels, scales, shifts, maps, strict=True)
     )
     turned = _turned(image.decant, image.axes, scales[0], shifts[0])
+    uri = image.uri if ngff is None else ngff.uri
     return _checked(
-        CropSource(
-            image.uri, image.name, image.axes, levels, image.dtype, image.is_labels, turned, keep=image
-        )
+        CropSource(uri, image.name, image.axes, levels, image.dtype, image.is_labels, turned, keep=image)
     )
+
+
+def _declared(image: Image) -> list[tuple[str, ArrayMeta | None]]:
+    """Path and metadata of each level that is a whole Zarr array, as it is stored; else no metadata."""
+    found: list[tuple[str, ArrayMeta | None]] = []
+    for number, level in enumerate(image.levels):
+        source = level.source
+        array = source.array if isinstance(source, ZarrSource) else None
+        if array is None or image.ngff is None or image.axes != image.ngff.axes:
+            return [(str(i), None) for i in range(len(image.levels))]
+        if array.meta.native_dtype != image.dtype or array.meta.shape != level.shape:
+            return [(str(i), None) for i in range(len(image.levels))]
+        found.append((array.path or str(number), array.meta))
+    return found
 
 
 def _strict(image: Image, ngff: NgffImage) -> CropSource:
@@ -224,7 +300,10 @@ def source_of_arrays(
             )
         )
     dtype = np.dtype(levels[0].dtype).newbyteorder("=")
-    return _checked(CropSource(uri, name, named, tuple(made), dtype, is_label, keep=tuple(levels)))
+    shared = all(type(level).__module__.partition(".")[0] in _THREADED for level in levels)
+    lock = contextlib.nullcontext() if shared else threading.Lock()
+    source = CropSource(uri, name, named, tuple(made), dtype, is_label, keep=tuple(levels), lock=lock)
+    return _checked(source)
 
 
 def _nominal(shape: Sequence[int], reference: Sequence[int]) -> tuple[tuple[float, ...], tuple[float, ...]]:
