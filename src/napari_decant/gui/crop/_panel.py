@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import QEvent, QSize, Qt, QTimer
 from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from napari_decant.errors import DecantError, TargetExists
@@ -86,10 +86,11 @@ class CropPanel(QWidget):
         self._timer.timeout.connect(self._ask_facts)
         self.form = CropForm(look, host)
         self.footer = CropFooter(look)
-        area = QScrollArea()
+        self._area = area = _Column()
         area.setObjectName("decantFormArea")
         area.setWidgetResizable(True)
         area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         area.setWidget(self.form)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -158,10 +159,22 @@ class CropPanel(QWidget):
     def offer(self) -> None:
         """Place a box in the middle of what is seen, as long as nobody has placed another one."""
         if self._offered is None or self.intent.region is self._offered:
-            region = self.host.suggestion()
-            if region is not None and self.intent.mode == "box":
+            region = self._suggestion()
+            if region is not None:
                 self._offered = region
                 self.set_region(region)
+
+    def _suggestion(self) -> Region | None:
+        """A box in the middle of what is seen, or a slice of it."""
+        region = self.host.suggestion()
+        if (
+            self.snapshot is not None
+            and self.intent.mode == "plane"
+            and region is not None
+            and region.rank == 3
+        ):
+            return thin(region, self.snapshot.chosen)
+        return region
 
     def set_region(self, region: Region | None) -> None:
         """Take another box."""
@@ -190,6 +203,10 @@ class CropPanel(QWidget):
         parts = changed(old, self.snapshot)
         if not parts:
             return
+        if old is not None and old.intent != intent:
+            self.footer.forget()  # what it says is of what was wanted before
+        if {"cuts", "layers", "region"} & parts:  # first of all: its thread works while the rest is drawn
+            self._ask_picture()
         self.form.show_snapshot(self.snapshot)
         self.footer.show_snapshot(self.snapshot)
         if {"layers", "region", "intent"} & parts:
@@ -197,7 +214,6 @@ class CropPanel(QWidget):
         if {"cuts", "layers", "region"} & parts:
             self.facts = None
             self.form.show_facts(None, lazy=False)
-            self._ask_picture()
             self._timer.start()
 
     # --- what the user does ---
@@ -208,10 +224,9 @@ class CropPanel(QWidget):
             self.camera_moved()
 
     def _on_reset(self) -> None:
-        region = self.host.suggestion()
-        if region is not None and self.snapshot is not None:
-            flat = self.intent.mode == "plane" and region.rank == 3
-            self.set_region(thin(region, self.snapshot.chosen) if flat else region)
+        region = self._suggestion()
+        if region is not None:
+            self.set_region(region)
 
     def _on_follow(self, on: bool) -> None:
         self.follows = on
@@ -223,8 +238,7 @@ class CropPanel(QWidget):
         snapshot, cutter = self.snapshot, self.cutter
         if snapshot is None or not snapshot.cuts:
             self._preview.drop()
-            words = snapshot.problems[0].text if snapshot is not None and snapshot.problems else ""
-            self.form.picture.say(words)
+            self.form.picture.say("The preview appears here")
             return
         self.form.picture.set_stale()
         self._preview.start(lambda token: cut_pictures(cutter, snapshot, PREVIEW_PIXELS, token))
@@ -350,6 +364,24 @@ class CropPanel(QWidget):
         self.cutter.close()
         self.host.draw(False)
         self.host.show(None)
+
+
+class _Column(QScrollArea):
+    """Scrolls up and down only: it is as wide as what is in it."""
+
+    def eventFilter(self, watched: Any, event: Any) -> bool:  # noqa: N802
+        """Notice that the column has become wider or narrower."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return bool(super().eventFilter(watched, event))
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """Wide enough for the column and a scroll bar."""
+        least = super().minimumSizeHint()
+        inner, bar = self.widget(), self.verticalScrollBar()
+        if inner is not None and bar is not None:
+            least.setWidth(inner.minimumSizeHint().width() + bar.sizeHint().width())
+        return least
 
 
 def _first_choice(layers: Sequence[LayerFacts], selected: set[Any]) -> tuple[Any, ...]:

@@ -42,7 +42,7 @@ def resolve(intent: Intent, layers: Sequence[LayerFacts]) -> Snapshot:
         return replace(base, problems=tuple(problems))
     region = None if intent.mode == "whole" else _fitted(intent.region, usable)
     if region is None and intent.mode != "whole":
-        problems.append(Problem("region", "Draw a box in the view, or type its numbers."))
+        problems.append(Problem("region", "Draw a box in the view, or press Reset for one in the middle."))
         return replace(base, problems=tuple(problems))
     cuts: list[Cut] = []
     for layer in usable:
@@ -157,6 +157,8 @@ def in_mode(snapshot: Snapshot, mode: Mode, suggestion: Region | None) -> Intent
     before = snapshot.intent
     intent = replace(before, mode=mode)
     region = before.region
+    if mode == "box" and region is None:
+        return replace(intent, region=suggestion)
     if mode == "plane" and snapshot.rank == 3:
         region = region if region is not None and region.rank == 3 else suggestion
         if region is not None and region.rank == 3:

@@ -115,7 +115,7 @@ class BoxView:
             grips = flat or region.rank == 3
             self.handles = handles(region, view, _ARM * self.pixel) if grips else ()
         spots = np.asarray([handle.position for handle in self.handles]).reshape(-1, region.rank)
-        ends = self._world(lines.reshape(-1, region.rank)).reshape(len(lines), 2, -1)
+        ends = self._world(lines.reshape(-1, region.rank)).reshape(len(lines), 2, self.viewer.dims.ndim)
         self.layers.draw(ends, self.handles, self._world(spots), self.pixel)
 
     def _world(self, places: NDArray[np.float64]) -> NDArray[np.float64]:

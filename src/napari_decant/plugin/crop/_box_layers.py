@@ -20,10 +20,10 @@ _SYMBOLS: Final = {"move": "cross", "face": "square", "corner": "square", "turn"
 _COLORS: Final = {"move": "#ffffff", "face": "#ffd23f", "corner": "#ffd23f", "turn": "#6fd3ff"}
 _SIZES: Final = {"move": 16.0, "face": 11.0, "corner": 11.0, "turn": 15.0}
 _LINE: Final = "#ffd23f"
-_WIDTH: Final = 2.0
+_WIDTH: Final = {2: 2.0, 3: 3.0}  # canvas pixels; in space, lines are flat ribbons
 
-# Drawings of layers that were taken away. Mesa's software renderer (22.3) crashes in the first frame after a
-# window was resized if the shaders of both layers were deleted before; so they are kept, some kilobytes each.
+# Drawings of our layers, kept when those are gone, some kilobytes each: Mesa's software renderer (22.3) may
+# crash in a frame after the shaders of both were deleted, for instance when the window is resized.
 _KEPT: Final[list[Any]] = []
 
 
@@ -96,7 +96,7 @@ class BoxLayers:
             scale = np.asarray(self._lines.scale)
             ends = lines / scale
             self._lines.data = np.stack([ends[:, 0], ends[:, 1] - ends[:, 0]], axis=1)
-            width = _WIDTH * pixel / float(scale[seen].mean())
+            width = _WIDTH[len(seen)] * pixel / float(scale[seen].mean())
             if self._lines.edge_width != width:
                 self._lines.edge_width = width
         if self._points.visible:
@@ -126,9 +126,10 @@ class BoxLayers:
         from napari.layers import Points, Vectors
 
         ndim = self.viewer.dims.ndim
+        largest = max(step.step or 1.0 for step in self.viewer.dims.range)
         common: dict[str, Any] = {
-            # the sliders step by the smallest scale of any layer: these change nothing
-            "scale": [step.step or 1.0 for step in self.viewer.dims.range],
+            # sliders step by the smallest scale of any layer, which this is not; handles stay round
+            "scale": [largest] * ndim,
             "metadata": {_MARK: True},
             "ndim": ndim,
             "opacity": 1.0,
@@ -155,6 +156,7 @@ class BoxLayers:
         try:
             for layer in (self._lines, self._points):
                 self.viewer.layers.append(layer)
+                self._keep_drawing(layer)
                 layer.events.visible.connect(self._changed)
             self.viewer.layers.selection.active = self._points
         finally:
@@ -166,7 +168,6 @@ class BoxLayers:
         try:
             for layer in (self._lines, self._points):
                 if layer is not None and layer in self.viewer.layers:
-                    self._keep_drawing(layer)
                     layer.visible = True  # napari 0.9 may crash later if a hidden layer is removed
                     self.viewer.layers.remove(layer)
         finally:
