@@ -127,3 +127,12 @@ def test_a_shard_index_made_to_exhaust_memory_is_refused() -> None:
     report: CheckReport = check(MemoryStore(edit(conforming(levels=1), "0/zarr.json", change)))
     assert "N3" in [f.rule for f in report.failed()]
     json.dumps(report.to_json())
+
+
+def test_a_shape_without_chunks_does_not_hold_the_check_up() -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["shape"] = [1 << 20, 1 << 20, 20, 40, 48]
+
+    report = check(MemoryStore(edit(conforming(levels=1), "0/zarr.json", change)), whole=True)
+    (absent,) = [f for f in report.every if f.rule == "B2"]
+    assert "that were looked at" in absent.found

@@ -366,3 +366,49 @@ def test_an_export_with_another_range_is_never_taken_up(
     with pytest.raises(TargetExists, match="something else"):
         export(source, tmp_path / "a.zarr", quantize=(0.0, 200.0))
     assert export(source, tmp_path / "a.zarr", quantize=(0.0, 100.0)).written.resumed_shards == 3
+
+
+def test_the_source_stays_as_it_is_whatever_the_target(tmp_path: Path) -> None:
+    source = put(image_keys([ramp((4, 20, 21))], "zyx"), tmp_path / "in.zarr")
+    before = sorted(p for p in tmp_path.rglob("*"))
+    for target, how in ((source / "a.zarr", "lies in"), (source / "0" / "a.ozx", "lies in"), (source, "is")):
+        with pytest.raises(UsageError, match=f"{how} the source"):
+            export(source, target, overwrite=True)
+    inner = put(image_keys([ramp((4, 20, 21))], "zyx"), tmp_path / "out.zarr" / "in.zarr")
+    with pytest.raises(UsageError, match="holds the source"):
+        export(inner, tmp_path / "out.zarr", overwrite=True)
+    assert [p for p in before if not p.exists()] == []
+
+
+def test_types_that_the_standard_does_not_want_are_kept_and_the_options_named(tmp_path: Path) -> None:
+    for dtype, words in (("int32", "--labels makes uint32"), ("float64", "--quantize makes uint16")):
+        data = ramp((4, 20, 21), dtype)
+        report = export(
+            put(image_keys([data], "zyx"), tmp_path / f"{dtype}.in.zarr"), tmp_path / f"{dtype}.zarr"
+        )
+        np.testing.assert_array_equal(pixels_of(tmp_path / f"{dtype}.zarr")[0, 0], data)
+        assert any(words in note for note in report.notes)
+    source = put(image_keys([data.astype("complex64")], "zyx"), tmp_path / "complex.zarr")
+    with pytest.raises(UnsupportedOperation, match=r"complex64.*only real numbers"):
+        export(source, tmp_path / "c.zarr")
+
+
+def test_an_unfinished_export_is_not_taken_up_for_a_source_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from napari_decant.images import _write_zarr_stage as staging
+
+    def stop(self: Any, *, overwrite: bool) -> int:
+        raise StorageError("the disk is gone")
+
+    source = put(image_keys([ramp((4, 20, 21))], "zyx"), tmp_path / "in.zarr")
+    with monkeypatch.context() as patch:
+        patch.setattr(staging.Stage, "commit", stop)
+        with pytest.raises(StorageError):
+            export(source, tmp_path / "a.zarr")
+    chunk = source / "0" / "c" / "0" / "0" / "0"
+    chunk.write_bytes(chunk.read_bytes()[::-1])  # the metadata are the same
+    with pytest.raises(TargetExists, match="something else"):
+        export(source, tmp_path / "a.zarr")
+    export(source, tmp_path / "a.zarr", overwrite=True)
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.zarr"), pixels_of(source)[None, None])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from napari_decant.errors import IntegrityError
+from napari_decant.errors import IntegrityError, UsageError
 from napari_decant.images import WritePlan, WriteReport, plan_ome_zarr, write_ome_zarr
 from napari_decant.images._write_zarr_plan import worker_count
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
@@ -19,6 +19,7 @@ from napari_decant.standard._check import check
 from napari_decant.standard._report import CheckReport
 from napari_decant.standard._rule import check_standard
 from napari_decant.standard._sources import ExportChoices, SourceImages, collect_sources, reopen_image
+from napari_decant.stores import local_path
 
 __all__ = ["ExportReport", "export", "plan_export"]
 
@@ -70,6 +71,7 @@ def _planned(
     memory: int | None,
     cancel: CancelToken | None,
 ) -> Iterator[tuple[SourceImages, WritePlan]]:
+    _keep_apart(location, Path(target))
     sources = collect_sources(location, image, choices, cancel)
     try:
         plan = plan_ome_zarr(
@@ -78,6 +80,19 @@ def _planned(
         yield sources, plan
     finally:
         sources.close()
+
+
+def _keep_apart(location: str, target: Path) -> None:
+    """Refuse a target that is the source, lies in it or holds it: sources are never touched."""
+    source = local_path(location)
+    if source is None or not source.exists():
+        return
+    a, b = Path(os.path.realpath(source)), Path(os.path.realpath(target))
+    if a == b or a in b.parents or b in a.parents:
+        how = "is" if a == b else "lies in" if a in b.parents else "holds"
+        raise UsageError(
+            f"the target {target} {how} the source {source}, which must stay as it is; choose another place"
+        )
 
 
 def plan_export(
@@ -168,6 +183,8 @@ def export(
         There are several images and ``image`` names none.
     UnsupportedOperation
         Axes or values have no place in the standard.
+    UsageError
+        The target is the source, or one lies in the other.
     IntegrityError
         The result was read back and is not what was written, or breaks a rule that must hold.
     TargetExists, BudgetExceeded, StorageError, Cancelled

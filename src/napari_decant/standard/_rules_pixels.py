@@ -25,6 +25,7 @@ book = RuleBook("Multiresolution")
 stored = RuleBook("Stored chunks")
 
 OBJECTS, REMOTE_OBJECTS, SAMPLE_BYTES, REPORTED = 2_000, 64, 32 << 20, 5
+ABSENT = 20_000  # objects that are not there, after which a level with fewer of those that are is given up
 LARGEST_CHUNK = 256 << 20
 NOT_READ = "chunks of this image were not read"
 
@@ -126,13 +127,15 @@ class Walk:
         Chunks that are not there, chunks whose presence was looked at, and all there are.
     decoded : int
         Chunks that were decoded.
+    missing : int
+        Objects, shards for instance, that are not there.
     """
 
     def __init__(self, facts: ImageFacts, level: LevelFacts, meta: ArrayMeta) -> None:
         self.facts, self.meta, self.path = facts, meta, level.path
         self.array: ZarrArray = facts.arrays[level.path]
         self.broken: list[Outcome] = []
-        self.absent = self.looked_at = self.decoded = 0
+        self.absent = self.looked_at = self.decoded = self.missing = 0
         self.chunks = math.prod(meta.grid_shape)
         self.left = math.inf if facts.whole else SAMPLE_BYTES
         grid = tuple(-(-n // s) for n, s in zip(meta.shape, meta.object_shape, strict=True))
@@ -140,7 +143,8 @@ class Walk:
         for number, index in enumerate(self._chosen(grid)):
             facts.step(level.path, number, chosen)
             self._look_at(index)
-            if len(self.broken) >= REPORTED:
+            # a shape can declare any number of objects; those that are there bound the work
+            if len(self.broken) >= REPORTED or self.missing > ABSENT + number // 2:
                 break
 
     def _most(self, count: int) -> int:
@@ -169,6 +173,7 @@ class Walk:
             extent = self.facts.store.extent(join_key(self.path, key))
             if extent is None:
                 self.absent += count
+                self.missing += 1
                 return
             if self.meta.shard_shape is None:
                 self._decode(index, f"chunk {key}")

@@ -209,6 +209,8 @@ def _add(
     if choices.labels is not None:
         opened = replace(opened, label=(opened.label or LabelInfo()) if choices.labels else None)
     quantiser = _quantiser(opened, choices, cancel)
+    if (note := _type_note(opened, quantiser)) not in ("", *found.notes):
+        found.notes.append(note)
     found.reopen[path] = image, quantiser
     # another range makes other pixels: an export with it is never taken up by this one
     identity = f"{image_identity(location, opened)} {quantiser}"
@@ -227,6 +229,15 @@ def _add(
         found.reopen[join_key(path, "labels", name)] = where, None
     found.images[path] = replace(made, labels=labels)
     found.notes += [text for text in opened.warnings if text not in found.notes]
+
+
+def _type_note(image: Image, quantiser: Quantiser | None) -> str:
+    """What could be done about a type that the standard does not want; it is done only when asked for."""
+    kind = image.dtype.name
+    if quantiser is not None or image.label is not None or kind in ("uint8", "uint16", "bool"):
+        return ""
+    labels = "; if they are labels, --labels makes uint32 of them" if image.dtype.kind in "iu" else ""
+    return f"values of type {kind} are kept as they are{labels}; --quantize makes uint16 of them"
 
 
 def _quantiser(image: Image, choices: ExportChoices, cancel: CancelToken | None) -> Quantiser | None:
