@@ -15,7 +15,7 @@ import atheris
 with atheris.instrument_imports(include=["napari_decant"]):
     from napari_decant.archive._describe import describe
     from napari_decant.archive._layout import plan_file, regions_of
-    from napari_decant.archive._manifest import dump_manifest, load_manifest
+    from napari_decant.archive._manifest import Member, dump_manifest, load_manifest, page_tables
     from napari_decant.errors import DecantError
     from napari_decant.stores import BytesFile, ZipStore, salvage_directory, salvage_entries
 
@@ -25,8 +25,8 @@ def manifest(data: bytes) -> None:
     found = load_manifest(data, "fuzz")
     again = load_manifest(dump_manifest(found), "fuzz")
     assert again.model_dump() == found.model_dump()
-    for page in found.pages:
-        page.layout()
+    columns, tables = page_tables(found.members or [Member.model_construct(pages=found.pages)])
+    assert sum(page.nbytes for table in tables for page in table) == columns.counts.sum()
 
 
 def directory(data: bytes) -> None:

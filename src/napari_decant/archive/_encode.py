@@ -13,12 +13,12 @@ from napari_decant.archive._contrast import ContrastMeter, PlaneSample, channel_
 from napari_decant.archive._geometry import ByteOrder, PageLayout, segments_to_array
 from napari_decant.archive._hashing import FollowingHasher, hash_whole
 from napari_decant.archive._levels import NO_LEVELS, Levels
-from napari_decant.archive._ranges import cut_ranges, read_ranges
 from napari_decant.archive._source import Source
 from napari_decant.archive._workers import Scratch, ordered
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter, Encoded, encode_chunk
 from napari_decant.images._pyramid import downsample
 from napari_decant.progress import CancelToken, Progress, ProgressCallback
+from napari_decant.stores._ranges import cut_ranges, read_ranges
 
 __all__ = ["Counter", "Encoder", "Part"]
 

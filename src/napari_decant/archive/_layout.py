@@ -10,6 +10,7 @@ import numpy as np
 
 from napari_decant.archive._geometry import ByteOrder, PageLayout
 from napari_decant.archive._ifd import Ifd, NotTiff, ReadAt, TiffDirectory, read_directory
+from napari_decant.archive._page_table import PageTable
 from napari_decant.archive._pages import Page, Reason, read_page
 
 __all__ = ["FileLayout", "Regions", "plan_file", "regions_of"]
@@ -89,12 +90,15 @@ class Regions:
 
 def regions_of(planes: Sequence[PageLayout]) -> Regions:
     """Sort the segments of all planes by file offset."""
-    if not planes:
+    if not len(planes):
         none = np.zeros(0, np.int64)
         return Regions(none, none, none, none)
-    offset = np.concatenate([plane.offsets for plane in planes])
-    length = np.concatenate([plane.counts for plane in planes])
-    segments = np.array([len(plane.offsets) for plane in planes])
+    if isinstance(planes, PageTable):
+        offset, length, segments = planes.segments
+    else:
+        offset = np.concatenate([plane.offsets for plane in planes])
+        length = np.concatenate([plane.counts for plane in planes])
+        segments = np.array([len(plane.offsets) for plane in planes])
     page = np.repeat(np.arange(len(planes)), segments)
     end = np.cumsum(length)
     page_start = np.concatenate([[0], end[np.cumsum(segments) - 1][:-1]])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import (
@@ -16,12 +17,15 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
     model_validator,
 )
 
 from napari_decant.archive._geometry import PageLayout
 from napari_decant.archive._names import refuse_clashes
+from napari_decant.archive._page_table import PageColumns, PageTable, read_columns
 from napari_decant.errors import FormatError, UnsafeInput, UnsupportedOperation
 from napari_decant.stores import unsafe_name_reason
 
@@ -34,6 +38,7 @@ __all__ = [
     "PageRecord",
     "dump_manifest",
     "load_manifest",
+    "page_tables",
     "safe_relpath",
 ]
 
@@ -165,6 +170,22 @@ class PageRecord(_Record):
         )
 
 
+def _keep_table(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    return value if isinstance(value, PageTable) else handler(value)
+
+
+def _plain_pages(pages: list[PageRecord] | PageTable) -> list[dict[str, Any]]:
+    if isinstance(pages, PageTable):
+        pages = [PageRecord.of(i, page) for i, page in zip(pages.indices.tolist(), pages, strict=True)]
+    return [page.model_dump() for page in pages]
+
+
+if TYPE_CHECKING:
+    Pages = list[PageRecord] | PageTable
+else:  # what is read is a table already, what is written are records
+    Pages = Annotated[list[PageRecord], WrapValidator(_keep_table), PlainSerializer(_plain_pages)]
+
+
 class Member(_Record):
     """One file of a series."""
 
@@ -174,7 +195,7 @@ class Member(_Record):
     byteorder: Literal["<", ">"] = "<"
     husk_array: str = ""
     husk_raw_size: Count = 0
-    pages: list[PageRecord] = []
+    pages: Pages = []
     subarchive: str = ""
 
 
@@ -189,7 +210,7 @@ class Manifest(_Record):
     original_sha256: Sha256
     byteorder: Literal["<", ">"] = "<"
     pixel_codec: str = ""
-    pages: list[PageRecord] = []
+    pages: Pages = []
     plane_order: list[str] = []
     husk_raw_size: Count = 0
     notes: str = ""
@@ -228,6 +249,7 @@ def load_manifest(data: bytes, where: str) -> Manifest:
         )
     if raw.get("mode") not in ("byte-exact", "verbatim", "series"):
         raise UnsupportedOperation(f"{where} has the unknown mode {raw.get('mode')!r}; use a newer version")
+    _put_tables(raw)
     try:
         manifest = Manifest.model_validate(raw)
     except ValidationError as error:
@@ -242,6 +264,44 @@ def load_manifest(data: bytes, where: str) -> Manifest:
         safe_relpath(member.relpath, "the member name")
     refuse_clashes((member.relpath for member in manifest.members), f"in {where} the members")
     return manifest
+
+
+def _put_tables(raw: dict[str, Any]) -> None:
+    """Replace the lists of page records by tables where all are as they should be."""
+    members = raw.get("members")
+    holders = [raw, *members] if isinstance(members, list) else [raw]
+    if not all(isinstance(holder, dict) and isinstance(holder.get("pages", []), list) for holder in holders):
+        return
+    lists = [holder.get("pages", []) for holder in holders]
+    found = read_columns(lists, lambda record: PageRecord.model_validate(record).layout())
+    if found is not None:
+        columns, starts = found
+        for holder, first, stop in zip(holders, starts, starts[1:], strict=False):
+            holder["pages"] = PageTable(columns, first, stop)
+
+
+def page_tables(holders: Sequence[Member]) -> tuple[PageColumns, list[PageTable]]:
+    """The pages of all files of an archive.
+
+    Parameters
+    ----------
+    holders : sequence of Member
+        At least one.
+
+    Returns
+    -------
+    columns : PageColumns
+        With those of all files, one behind the other.
+    tables : list of PageTable
+        One a file.
+    """
+    tables = [holder.pages for holder in holders if isinstance(holder.pages, PageTable)]
+    if len(tables) == len(holders) and tables:
+        return tables[0].columns, tables
+    records = [[] if isinstance(holder.pages, PageTable) else holder.pages for holder in holders]
+    columns = PageColumns.of([(record.index, record.layout()) for pages in records for record in pages])
+    stops = np.cumsum([len(pages) for pages in records], dtype=np.int64).tolist()
+    return columns, [PageTable(columns, a, b) for a, b in zip([0, *stops], stops, strict=False)]
 
 
 def dump_manifest(manifest: Manifest) -> bytes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,19 +21,26 @@ from napari_decant.archive._manifest import (
     MAX_MANIFEST_BYTES,
     Manifest,
     Member,
-    PageRecord,
     load_manifest,
+    page_tables,
 )
 from napari_decant.archive._names import real_name
+from napari_decant.archive._page_faults import find_faults
+from napari_decant.archive._page_table import PageColumns, PageTable
 from napari_decant.engine import ZarrArray
-from napari_decant.errors import FormatError, IncompleteFile, MissingKey, StorageError
+from napari_decant.errors import DecantError, FormatError, IncompleteFile, MissingKey, StorageError
+from napari_decant.ngff import ArrayMeta, load_array_meta
 from napari_decant.stores import FolderStore, LocalFile, Store, ZipStore, open_zip, salvage_directory
 from napari_decant.stores._atomic import require_path
 from napari_decant.stores._positional import ParkedFile
 
 __all__ = ["Archive", "ArchivedFile"]
 
+logger = logging.getLogger(__name__)
+
 _MAX_ATTRIBUTES = 64 << 20
+_MAX_DOCUMENT = 1 << 20  # of an array; larger ones are refused by whoever parses them
+_KEPT_METAS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +64,7 @@ class ArchivedFile:
     pixels : ZarrArray or None
         None if no page is listed.
     pages : sequence of PageLayout
-    indices : sequence of int
+    indices : sequence or array of int
         Storage position of each page in the pixel array.
     plane_order : sequence of str
     """
@@ -70,7 +77,7 @@ class ArchivedFile:
     husk_size: int
     pixels: ZarrArray | None = None
     pages: Sequence[PageLayout] = ()
-    indices: Sequence[int] = ()
+    indices: Sequence[int] | np.ndarray = ()
     plane_order: Sequence[str] = ()
 
     @cached_property
@@ -143,6 +150,7 @@ class Archive:
         self.store: Store = _open_store(path, salvage=salvage, parked=parked)
         self._nested: dict[str, Archive] = {}
         self._pixels: ZarrArray | None = None
+        self._metas: dict[bytes, ArrayMeta] = {}
         try:
             self.manifest: Manifest = self._load_manifest()
         except BaseException:
@@ -213,47 +221,113 @@ class Archive:
         stored = [member.relpath for member in members] if members else [self.manifest.original_name]
         return {name: real_name(name, self.kept.get(name, {}).get("raw_name")) for name in stored}
 
+    @cached_property
+    def records(self) -> Sequence[Member]:
+        """What the manifest says of each original, in its order; a single file has one, too."""
+        manifest = self.manifest
+        if manifest.mode == "series":
+            return manifest.members
+        whole = manifest.mode == "verbatim"
+        return [
+            Member.model_construct(
+                relpath=manifest.original_name,
+                original_size=manifest.original_size,
+                original_sha256=manifest.original_sha256,
+                byteorder="<" if whole else manifest.byteorder,
+                husk_array="original" if whole else "husk",
+                husk_raw_size=manifest.original_size if whole else manifest.husk_raw_size,
+                pages=[] if whole else manifest.pages,
+                subarchive="",
+            )
+        ]
+
+    @property
+    def nested(self) -> bool:
+        """Whether each original has an archive of its own."""
+        return self.manifest.mode == "series" and not self.manifest.series_consolidated
+
+    @cached_property
+    def _tables(self) -> tuple[PageColumns, list[PageTable]]:
+        return page_tables(self.records)
+
+    @cached_property
+    def faults(self) -> dict[int, str]:
+        """What contradicts itself in the numbers of each original, by its place in `records`.
+
+        Of a nested series the parts are not looked at.
+        """
+        if self.nested:
+            return {}
+        columns, tables = self._tables
+        pixels: ArrayMeta | None = None
+        if len(columns.kind):
+            try:
+                pixels = self._pixel_array().meta
+            except DecantError:  # whoever opens such a file is told why
+                logger.debug("the pixel array of %s cannot be opened", self.path, exc_info=True)
+        starts = np.array([0, *(table.stop for table in tables)])
+        sizes = np.array([record.original_size for record in self.records], np.int64)
+        husks = np.array([record.husk_raw_size for record in self.records], np.int64)
+        order = self.manifest.plane_order
+        found = find_faults(columns, starts, sizes, husks, pixels, order)
+        names = [record.relpath for record in self.records]
+        return {k: fault.replace("{file}", f"{names[k]!r} in {self.path}") for k, fault in found.items()}
+
     def files(self, member: str | None = None) -> Iterator[ArchivedFile]:
         """The original files, each checked as far as its numbers go, in manifest order.
 
         Parameters
         ----------
         member : str, optional
-            Only the file of this name; nothing of the others is looked at.
+            Only the file of this name; nothing of the others is opened.
 
         Raises
         ------
         FormatError
             The numbers of the manifest and of the arrays contradict each other.
         """
-        manifest = self.manifest
-        if manifest.mode != "series" and member not in (None, manifest.original_name):
-            return
-        members = [found for found in manifest.members if member in (None, found.relpath)]
-        if manifest.mode == "verbatim":
-            yield self._whole(manifest)
-        elif manifest.mode == "byte-exact":
-            yield self._exact(
-                Member.model_construct(
-                    relpath=manifest.original_name,
-                    original_size=manifest.original_size,
-                    original_sha256=manifest.original_sha256,
-                    byteorder=manifest.byteorder,
-                    husk_array="husk",
-                    husk_raw_size=manifest.husk_raw_size,
-                    pages=manifest.pages,
-                )
-            )
-        elif manifest.series_consolidated:
-            for found in members:
-                yield self._exact(found)
-        else:
-            for found in members:
-                yield self._nested_file(found)
+        for k, record in enumerate(self.records):
+            if member in (None, record.relpath):
+                yield self.file(k)
+
+    def file(self, number: int) -> ArchivedFile:
+        """One original by its place in `records`.
+
+        Raises
+        ------
+        FormatError
+            As `files`.
+        """
+        record = self.records[number]
+        if self.nested:
+            return self._nested_file(record)
+        if number in self.faults:
+            raise FormatError(self.faults[number])
+        pages = self._tables[1][number]
+        return ArchivedFile(
+            record.relpath,
+            record.original_size,
+            record.original_sha256,
+            record.byteorder,
+            self._bytes_array(record.husk_array, record.husk_raw_size),
+            record.husk_raw_size,
+            self._pixel_array() if len(pages) else None,
+            pages,
+            pages.indices,
+            self.manifest.plane_order if len(pages) else (),
+        )
 
     def _array(self, name: str) -> ZarrArray:
+        key = f"{name}/.zarray"
         try:
-            return ZarrArray(self.store, path=name)
+            # a hundred thousand husks have few kinds of documents among them
+            document = self.store.read(key, limit=_MAX_DOCUMENT) if self.store.exists(key) else b""
+            meta = self._metas.get(document)
+            if meta is None:
+                meta = load_array_meta(self.store, name)
+                if document and len(self._metas) < _KEPT_METAS:
+                    self._metas[document] = meta
+            return ZarrArray(self.store, meta, name)
         except MissingKey:
             raise FormatError(
                 f"{self.path} lacks the array {name!r}; the archive is damaged or incomplete"
@@ -273,70 +347,6 @@ class Archive:
                 f"array {name!r} of {self.path} does not hold {size:,} bytes; the archive is damaged"
             )
         return array
-
-    def _whole(self, manifest: Manifest) -> ArchivedFile:
-        size = manifest.original_size
-        return ArchivedFile(
-            manifest.original_name,
-            size,
-            manifest.original_sha256,
-            "<",
-            self._bytes_array("original", size),
-            size,
-        )
-
-    def _exact(self, member: Member) -> ArchivedFile:
-        pages = [page.layout() for page in member.pages]
-        listed = sum(page.nbytes for page in pages)
-        if member.husk_raw_size + listed != member.original_size:
-            raise FormatError(
-                f"husk and pixels of {member.relpath!r} in {self.path} do not add up to its size; "
-                "the manifest is damaged"
-            )
-        found = ArchivedFile(
-            member.relpath,
-            member.original_size,
-            member.original_sha256,
-            member.byteorder,
-            self._bytes_array(member.husk_array, member.husk_raw_size),
-            member.husk_raw_size,
-            self._pixel_array() if pages else None,
-            pages,
-            [page.index for page in member.pages],
-            self.manifest.plane_order,
-        )
-        self._check_pages(found, member.pages)
-        return found
-
-    def _check_pages(self, file: ArchivedFile, records: Sequence[PageRecord]) -> None:
-        where = f"{file.name!r} in {self.path}"
-        regions = file.regions
-        if len(regions):
-            ends = regions.offset + regions.length
-            if int(ends[-1]) > file.size or bool((regions.offset[1:] < ends[:-1]).any()):
-                raise FormatError(
-                    f"pixel regions of {where} overlap or pass its end; the manifest is damaged"
-                )
-        if file.pixels is None:
-            return
-        shape, dtype = tuple(file.pixels.shape), file.pixels.dtype.newbyteorder("<")
-        known: dict[int, int] = {}  # planes, by the dimensions of a page
-        for record, page in zip(records, file.pages, strict=True):
-            ndim = len(page.shape)
-            leading = len(shape) - ndim
-            planes = known.get(ndim)
-            if planes is None:
-                planes = known[ndim] = prod(shape[: max(0, leading)])
-            if shape[leading:] != page.shape or record.index >= planes:
-                raise FormatError(
-                    f"page {record.index} of {where} does not lie in its pixel array; the manifest is damaged"
-                )
-            if dtype != page.dtype:
-                raise FormatError(f"page {record.index} of {where} has another dtype than its pixel array")
-            if file.plane_order and len(file.plane_order) != leading:
-                raise FormatError(
-                    f"plane_order of {self.path} does not fit its pixel array; the manifest is damaged"
-                )
 
     def part_path(self, member: Member) -> Path:
         """Where the archive of a member of a nested series lies.

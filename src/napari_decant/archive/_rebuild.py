@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 
 from napari_decant.archive._geometry import array_to_segments
-from napari_decant.archive._ranges import copy_ranges
 from napari_decant.archive._reader import ArchivedFile
 from napari_decant.archive._workers import Scratch, ordered
 from napari_decant.engine import ChunkDecoder, ZarrArray
 from napari_decant.progress import CancelToken
+from napari_decant.stores._ranges import copy_ranges
 
 __all__ = ["UNIT", "Fetch", "read_entry", "rebuild"]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from napari_decant.archive._geometry import PageLayout
-from napari_decant.archive._ranges import read_ranges
 from napari_decant.errors import SourceChanged, StorageError, UnsupportedOperation, UsageError
 from napari_decant.stores._atomic import storage_error
 from napari_decant.stores._positional import LocalFile
+from napari_decant.stores._ranges import read_ranges
 
 __all__ = ["Source"]
 

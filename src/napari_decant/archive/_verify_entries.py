@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from napari_decant.archive._against import hash_and_compare
+from napari_decant.archive._documents import read_documents
 from napari_decant.archive._encode import Counter
-from napari_decant.archive._manifest import MANIFEST_KEY, MAX_MANIFEST_BYTES, Member
+from napari_decant.archive._manifest import MANIFEST_KEY, Member
 from napari_decant.archive._reader import Archive, ArchivedFile
 from napari_decant.archive._rebuild import UNIT, read_entry
 from napari_decant.archive._report import MemberState, Problem, VerifyReport
@@ -33,8 +34,21 @@ from napari_decant.stores import Store, ZipStore
 __all__ = ["Checker", "Options"]
 
 _METADATA = (".zgroup", ".zattrs", ".zmetadata", ".zarray", "zarr.json")
+_DOCUMENTS = (*_METADATA, MANIFEST_KEY, SUMS_KEY)
 _MAX_SUMS = 1 << 30
 _SMALL_PART = 64 << 20
+
+
+def _all_keys(store: Store) -> set[str]:
+    # a zip file's names need no sorting here
+    return (
+        {n for n in store.entries.names if n[-1] != "/"} if isinstance(store, ZipStore) else set(store.keys())
+    )
+
+
+def _is_document(key: str) -> bool:
+    return key in (MANIFEST_KEY, SUMS_KEY) or key.rpartition("/")[2] in _METADATA
+
 
 Found = tuple[ArchivedFile, str | DecantError, str]
 """A file, its hash or why there is none, and how it differs from its peer."""
@@ -78,11 +92,7 @@ class Checker:
         self._absent: dict[str, None] = {}
         self._seen: set[str] = set()
         self._sums: dict[str, str] | None = None
-
-    @property
-    def _nested(self) -> bool:
-        manifest = self._archive.manifest
-        return manifest.mode == "series" and not manifest.series_consolidated
+        self._odd: set[int] = set()
 
     def run(self) -> VerifyReport:
         """Check everything and report."""
@@ -90,7 +100,7 @@ class Checker:
         self._sums = self._read_sums()
         self._check_directory(store)
         self._check_keys(store)
-        members = tuple(self._nested_members() if self._nested else self._members())
+        members = tuple(self._nested_members() if self._archive.nested else self._members())
         if not quick:
             self._check_rest(store)
         problems = tuple(sorted(self._problems.values(), key=lambda problem: (problem.kind, problem.key)))
@@ -111,11 +121,11 @@ class Checker:
         except (StorageError, FormatError, UnicodeDecodeError) as error:
             self.note("damaged", SUMS_KEY, f"the list of hashes cannot be read: {error}")
             return None
-        sums = {}
-        for line in text.splitlines():
-            digest, _, key = line.partition("  ")
-            sums[key] = digest
-        return sums
+        lines = text.split("\n")
+        if all(line[64:66] == "  " for line in lines[:-1]) and not lines[-1]:
+            return {line[66:]: line[:64] for line in lines[:-1]}
+        parts = [line.partition("  ") for line in lines if line]
+        return {key: digest for digest, _, key in parts}
 
     def _check_directory(self, store: Store) -> None:
         """Names that stand twice, and local headers that contradict the directory."""
@@ -128,34 +138,57 @@ class Checker:
 
     def _check_keys(self, store: Store) -> None:
         """Compare what is there with the list of hashes, and read the metadata entries."""
-        keys = set(store.keys())
+        keys = _all_keys(store)
         if self._sums is not None:
             for key in sorted(self._sums.keys() - keys):
                 self.note("missing", key, f"{key} is missing")
             for key in sorted(keys - self._sums.keys() - {SUMS_KEY}):
                 self.note("unexpected", key, f"{key} is not part of the archive")
-        for key in sorted(keys):
-            if key.rpartition("/")[2] in _METADATA or key in (MANIFEST_KEY, SUMS_KEY):
-                self._check_entry(store, key)
+        documents = [key for key in keys if key.endswith(_DOCUMENTS) and _is_document(key)]
+        husks = self._husks() if self._options.quick else {}
+        known: set[bytes] = set()  # documents of husks with the size cut out: they are parsed once
+        for key, data in read_documents(store, documents, self._note_unreadable):
+            right = self._check_bytes(store, key, data)
+            if right and key in husks:
+                number, size = husks[key]
+                form = data.replace(b"%d" % size, b"#")
+                if form in known or self._opens(number):
+                    known.add(form)
+                    del husks[key]
+        self._odd = {number for number, _ in husks.values()}
+
+    def _opens(self, number: int) -> bool:
+        """Whether the arrays of a file are as the manifest says."""
+        try:
+            self._archive.file(number)
+        except (FormatError, StorageError, UnsupportedOperation):
+            return False  # it is opened again later, and the reason noted
+        return True
+
+    def _husks(self) -> dict[str, tuple[int, int]]:
+        """Key of the document of each husk that is not empty: the number of its file and its size."""
+        if self._archive.nested:
+            return {}
+        records = enumerate(self._archive.records)
+        return {f"{r.husk_array}/.zarray": (k, r.husk_raw_size) for k, r in records if r.husk_raw_size}
 
     def _check_entry(self, store: Store, key: str) -> None:
-        try:
-            data = store.read(key, limit=MAX_MANIFEST_BYTES)
-        except (FormatError, StorageError) as error:
-            self.note("damaged", key, f"{key} cannot be read: {error}")
-            return
-        self._check_bytes(store, key, data)
+        for _, data in read_documents(store, [key], self._note_unreadable):
+            self._check_bytes(store, key, data)
+
+    def _note_unreadable(self, key: str, error: DecantError) -> None:
+        self.note("damaged", key, f"{key} cannot be read: {error}")
 
     def _check_bytes(self, store: Store, key: str, data: bytes) -> bool:
         """Compare an entry's bytes with its CRC and its hash."""
         self._seen.add(key)
-        if isinstance(store, ZipStore) and zlib.crc32(data) != store.entry(key).crc:
+        if isinstance(store, ZipStore) and zlib.crc32(data) != store.crc(key):
             self.note("damaged", key, f"{key} does not match its checksum in the zip directory")
             return False
         recorded = (self._sums or {}).get(key)
         if recorded is None or hashlib.sha256(data).hexdigest() == recorded:
             return True
-        if key.rpartition("/")[2] in _METADATA or key == MANIFEST_KEY:
+        if _is_document(key):
             self.note("changed", key, f"{key} is not as it was written: its hash is another one")
         else:
             self.note("damaged", key, f"{key} does not match its hash")
@@ -166,7 +199,7 @@ class Checker:
         try:
             data = read_entry(array, key)
         except (FormatError, StorageError) as error:
-            self.note("damaged", key, f"{key} cannot be read: {error}")
+            self._note_unreadable(key, error)
             return None
         if data is None:
             with self._lock:
@@ -175,23 +208,35 @@ class Checker:
         return data if self._check_bytes(array.store, key, data) else None
 
     def _members(self) -> Iterator[MemberState]:
+        archive, quick = self._archive, self._options.quick
         files: list[ArchivedFile] = []
-        try:
-            files.extend(self._archive.files())
-        except (FormatError, StorageError, UnsupportedOperation) as error:
-            self.note("damaged", MANIFEST_KEY, str(error))
-        if self._options.quick:
-            for file in files:
-                yield MemberState(file.name, file.size, file.sha256, None)
-            return
-        for file, found, difference in self._hashes(files):
-            if isinstance(found, DecantError):
-                self.note("damaged", file.name, f"{file.name} cannot be rebuilt: {found}")
-            elif found != file.sha256:
-                self._note_difference(file, found)
-            elif difference:
-                self.note("differs", file.name, f"{file.name} is whole, but {difference}")
-            yield MemberState(file.name, file.size, file.sha256, found == file.sha256)
+        broken: set[int] = set()
+        for number, record in enumerate(archive.records):
+            try:
+                if quick and number not in archive.faults and number not in self._odd:
+                    continue
+                file = archive.file(number)
+                if not quick:
+                    files.append(file)
+            except (FormatError, StorageError, UnsupportedOperation) as error:
+                self.note("damaged", record.relpath, str(error))
+                broken.add(number)
+        hashes = iter(()) if quick else self._hashes(files)
+        for number, record in enumerate(archive.records):
+            whole = None if quick and number not in broken else False
+            if not quick and number not in broken:
+                file, found, difference = next(hashes)
+                whole = found == file.sha256
+                self._note_found(file, found, difference)
+            yield MemberState(record.relpath, record.original_size, record.original_sha256, whole)
+
+    def _note_found(self, file: ArchivedFile, found: str | DecantError, difference: str) -> None:
+        if isinstance(found, DecantError):
+            self.note("damaged", file.name, f"{file.name} cannot be rebuilt: {found}")
+        elif found != file.sha256:
+            self._note_difference(file, found)
+        elif difference:
+            self.note("differs", file.name, f"{file.name} is whole, but {difference}")
 
     def _hashes(self, files: list[ArchivedFile]) -> Iterator[Found]:
         options, name = self._options, self._archive.manifest.original_name
@@ -273,7 +318,11 @@ class Checker:
 
     def _check_rest(self, store: Store) -> None:
         """Read every entry that rebuilding did not touch: pyramid levels, foreign keys."""
-        parts = {member.subarchive for member in self._archive.manifest.members} if self._nested else set()
+        parts = (
+            {member.subarchive for member in self._archive.manifest.members}
+            if self._archive.nested
+            else set()
+        )
         rest = sorted(set(store.keys()) - self._seen - parts)
         for _ in ordered(
             lambda key: self._check_entry(store, key),

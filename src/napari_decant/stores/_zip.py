@@ -9,6 +9,8 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from napari_decant.errors import FormatError, MissingKey, StorageError, UnsafeInput, UnsupportedOperation
 from napari_decant.stores._base import Extent, Store
 from napari_decant.stores._keys import check_key, check_prefix
@@ -90,11 +92,12 @@ class ZipStore(Store):
         # Lists answer ten times faster than arrays where one number is asked for.
         self._size: list[int] = found.size.tolist()
         self._compressed: list[int] = found.compressed.tolist()
+        self._crc: list[int] = found.crc.tolist()
         self._header: list[int] = found.header.tolist()
         self._limit: list[int] = found.next_header.tolist()
         self._method: list[int] = found.method.tolist()
         self._flags: list[int] = found.flags.tolist()
-        self._data_offset: dict[int, int] = {}
+        self._data_offset: list[int] = [-1] * len(found)
         self._lock = (
             threading.Lock()
         )  # guards the inflated cache and the sorted names, never held while reading
@@ -151,6 +154,13 @@ class ZipStore(Store):
             raise MissingKey(f"{self.uri} has no entry {key!r}")
         return self.entries[index]
 
+    def crc(self, key: str) -> int:
+        """CRC-32 of a key's contents as the directory states it; raise `MissingKey` if there is none."""
+        index = self._index(key)
+        if index is None:
+            raise MissingKey(f"{self.uri} has no entry {key!r}")
+        return self._crc[index]
+
     def data_offset(self, entry: ZipEntry | int) -> int:
         """Where the data of an entry begin, after comparing its local header with the directory.
 
@@ -167,12 +177,12 @@ class ZipStore(Store):
             The entry is encrypted or compressed with a method that is not read.
         """
         index = entry if isinstance(entry, int) else entry.index
-        known = self._data_offset.get(index)
-        if known is not None:
+        known = self._data_offset[index]
+        if known >= 0:
             return known
         directory = self.entries
         self._check_method(index)
-        header, raw = self._header[index], directory.raw_names[index]
+        header, raw = self._header[index], directory.raw_name(index)
         compressed, limit = self._compressed[index], self._limit[index]
         start = header + LOCAL_HEADER_SIZE + len(raw)
         exact = start + compressed == limit and not self._flags[index] & FLAG_DESCRIPTOR
@@ -187,7 +197,7 @@ class ZipStore(Store):
     def check_local_header(self, entry: ZipEntry) -> int:
         """Read and compare an entry's local header in every case; return where the data begin."""
         index = entry.index
-        header, raw = entry.header_offset, self.entries.raw_names[index]
+        header, raw = entry.header_offset, self.entries.raw_name(index)
         start = self._read_local_header(index, header, raw)
         if start + entry.compressed_size > self._limit[index]:
             raise FormatError(self._damaged(index, "runs into the next one"))
@@ -202,7 +212,13 @@ class ZipStore(Store):
             Called now and then; may raise to stop.
         """
         self._check_open()
-        return check_headers(self._file, self.entries, step)
+        for rows, starts, faults in check_headers(self._file, self.entries, step):
+            readable = np.isin(self.entries.method[rows], (STORED, DEFLATED))
+            readable &= (self.entries.flags[rows] & (FLAG_ENCRYPTED | FLAG_STRONG)) == 0
+            readable[[index - rows.start for index, _ in faults]] = False
+            self._data_offset[rows] = np.where(readable, starts, -1).tolist()
+            for index, fault in faults:
+                yield self.entries.names[index], self._damaged(index, fault)
 
     def _damaged(self, index: int, what: str) -> str:
         return f"{self.uri} is damaged: entry {self.entries.names[index][:80]!r} {what}"

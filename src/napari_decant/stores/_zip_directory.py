@@ -16,27 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from napari_decant.errors import FormatError, IncompleteFile, UnsafeInput
-from napari_decant.stores._keys import unsafe_name_reason
 from napari_decant.stores._positional import PositionalFile
+from napari_decant.stores._zip_records import (
+    CENTRAL,
+    TOGETHER,
+    decode_names,
+    find_positions,
+    read_rows,
+    read_zip64_extra,
+    unsafe_names,
+)
 
 __all__ = ["DEFLATED", "STORED", "ZipDirectory", "ZipEntry", "ZipLimits", "read_zip_directory"]
 
 STORED, DEFLATED = 0, 8
-FLAG_ENCRYPTED, FLAG_DESCRIPTOR, FLAG_UTF8, FLAG_STRONG = 0x1, 0x8, 0x800, 0x40
+FLAG_ENCRYPTED, FLAG_DESCRIPTOR, FLAG_STRONG = 0x1, 0x8, 0x40
 LOCAL_HEADER_SIZE = 30
 
 _END = struct.Struct("<4s4H2LH")
 _END64_LOCATOR = struct.Struct("<4sLQL")
 _END64 = struct.Struct("<4sQ2H2L4Q")
-_LENGTHS = struct.Struct("<3H")
-_CENTRAL = np.dtype(
-    [
-        ("signature", "<u4"), ("made_by", "<u2"), ("needed", "<u2"), ("flags", "<u2"), ("method", "<u2"),
-        ("time", "<u4"), ("crc", "<u4"), ("compressed", "<u4"), ("size", "<u4"), ("name", "<u2"),
-        ("extra", "<u2"), ("comment", "<u2"), ("disk", "<u2"), ("internal", "<u2"), ("external", "<u4"),
-        ("offset", "<u4"),
-    ]
-)  # fmt: skip
 _MAX_COMMENT = 0xFFFF
 _MAX_RATIO = 1032  # deflate cannot do better: 258 bytes from 2 bits
 _LOCAL_TAIL, _REMOTE_TAIL = 1 << 17, 1 << 20
@@ -124,6 +123,8 @@ class ZipDirectory(Sequence[ZipEntry]):
         Names that occur more than once.
     unsafe : tuple of (str, str)
         Names that are never read, each with the reason.
+    name_bytes, name_start, name_length : bytes, array, array
+        Where the name of each entry stands as it does in the file; see `raw_name`.
     tail, tail_offset : bytes, int
         The end of the file, read in one piece.
     """
@@ -140,7 +141,9 @@ class ZipDirectory(Sequence[ZipEntry]):
     header: Column
     links: npt.NDArray[np.bool_]
     next_header: Column
-    raw_names: list[bytes]
+    name_bytes: bytes
+    name_start: Column
+    name_length: Column
     tail: bytes
     tail_offset: int
     duplicates: tuple[str, ...] = field(init=False, default=())
@@ -153,16 +156,17 @@ class ZipDirectory(Sequence[ZipEntry]):
             seen: set[str] = set()
             twice = (n for n in self.names if n in seen or seen.add(n))  # type: ignore[func-returns-value]
             self.duplicates = tuple(dict.fromkeys(twice))
-        unsafe = [
-            (name, reason)
-            for name in self.names
-            if (reason := unsafe_name_reason(name[:-1] if name[-1:] == "/" else name)) is not None
-        ]
+        unsafe = unsafe_names(self.names)
         unsafe += [(self.names[i], "is a link") for i in np.flatnonzero(self.links).tolist()]
         self.unsafe = tuple(unsafe)
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def raw_name(self, index: int) -> bytes:
+        """The name of an entry as it stands in the file."""
+        start = int(self.name_start[index])
+        return self.name_bytes[start : start + int(self.name_length[index])]
 
     @overload
     def __getitem__(self, index: int) -> ZipEntry: ...
@@ -251,7 +255,7 @@ def read_zip_directory(file: PositionalFile, limits: ZipLimits | None = None) ->
             f"{file.uri} claims a directory of {length:,} bytes; more than {limits.max_directory_bytes:,}"
             " are not read"
         )
-    if offset + length > end or count * _CENTRAL.itemsize > length:
+    if offset + length > end or count * CENTRAL.itemsize > length:
         raise FormatError(
             f"{file.uri} is damaged: its end record places {count:,} entries ({length:,} bytes) at"
             f" {offset:,},"
@@ -281,81 +285,38 @@ def _read_end64(file: PositionalFile, tail: bytes, tail_offset: int, at: int) ->
     return end64, disk, first_disk, here, count, length, offset
 
 
-def _positions(uri: str, data: bytes, count: int) -> tuple[npt.NDArray[np.int64], list[bytes]]:
-    """Where each directory record begins, and its raw name."""
-    positions = np.empty(count, np.int64)
-    names: list[bytes] = []
-    unpack, fixed, at, last = _LENGTHS.unpack_from, _CENTRAL.itemsize, 0, len(data)
-    for i in range(count):
-        if at + fixed > last or data[at : at + 4] != b"PK\1\2":
-            raise FormatError(f"{uri} is damaged: directory entry {i:,} of {count:,} is not there")
-        name, extra, comment = unpack(data, at + 28)
-        positions[i] = at
-        names.append(data[at + fixed : at + fixed + name])
-        at += fixed + name + extra + comment
-    if at > last:
-        raise FormatError(f"{uri} is damaged: the last directory entry ends outside the directory")
-    return positions, names
-
-
-def _decode_names(uri: str, raw: list[bytes], flags: Column) -> list[str]:
-    names = []
-    for name, utf8 in zip(raw, (flags & FLAG_UTF8).tolist(), strict=True):
-        try:
-            names.append(name.decode("utf-8" if utf8 else "cp437"))
-        except UnicodeDecodeError:
-            raise FormatError(
-                f"{uri} is damaged: the entry name {name[:80]!r} is said to be UTF-8 and is not"
-            ) from None
-    return names
-
-
-def _read_zip64_extra(uri: str, data: bytes, at: int, row: Any, name: bytes) -> tuple[int, int, int]:
-    """Size, compressed size and offset of a record whose 32-bit fields are full (APPNOTE 4.5.3)."""
-    size, compressed, offset = int(row["size"]), int(row["compressed"]), int(row["offset"])
-    start = at + _CENTRAL.itemsize + int(row["name"])
-    extra = data[start : start + int(row["extra"])]
-    place = 0
-    while place + 4 <= len(extra):
-        kind, length = struct.unpack_from("<2H", extra, place)
-        if kind == 1:
-            values = extra[place + 4 : place + 4 + length]
-            wanted = sum(v == 0xFFFFFFFF for v in (size, compressed, offset))
-            if len(values) < 8 * wanted:
-                raise FormatError(f"{uri} is damaged: the ZIP64 sizes of entry {name[:80]!r} are cut short")
-            numbers = iter(struct.unpack_from(f"<{wanted}Q", values))
-            size = next(numbers) if size == 0xFFFFFFFF else size
-            compressed = next(numbers) if compressed == 0xFFFFFFFF else compressed
-            offset = next(numbers) if offset == 0xFFFFFFFF else offset
-            break
-        place += 4 + length
-    return size, compressed, offset
-
-
 def _parse(
     file: PositionalFile, data: bytes, count: int, offset: int, comment: bytes, tail: bytes, tail_offset: int
 ) -> ZipDirectory:
     uri = file.uri
-    positions, raw = _positions(uri, data, count)
-    fixed = np.frombuffer(data, np.uint8)[positions[:, None] + np.arange(_CENTRAL.itemsize)]
-    rows = np.ascontiguousarray(fixed).view(_CENTRAL)[:, 0] if count else np.empty(0, _CENTRAL)
-    column = {
-        name: rows[name].astype(np.int64)
-        for name in ("flags", "method", "crc", "compressed", "size", "offset")
-    }
-    full = (rows["size"] == 0xFFFFFFFF) | (rows["compressed"] == 0xFFFFFFFF) | (rows["offset"] == 0xFFFFFFFF)
-    for i in np.flatnonzero(full).tolist():
-        values = _read_zip64_extra(uri, data, int(positions[i]), rows[i], raw[i])
-        if max(values) >= 1 << 62:
-            raise FormatError(f"{uri} is damaged: entry {raw[i][:80]!r} claims {max(values):,} bytes")
-        column["size"][i], column["compressed"][i], column["offset"][i] = values
-    names = _decode_names(uri, raw, column["flags"])
-    next_header = _check_layout(uri, names, column, rows["name"].astype(np.int64), offset)
-    mode = (rows["external"] >> np.uint32(16)).astype(np.int64)
-    links = (rows["made_by"] >> 8 == 3) & ((mode & 0o170000) == stat.S_IFLNK)
+    positions = find_positions(uri, data, count)
+    fields = ("flags", "method", "crc", "compressed", "size", "offset", "name")
+    column = {name: np.empty(count, np.int64) for name in fields}
+    links = np.zeros(count, np.bool_)
+    for first in range(0, count, TOGETHER):
+        part = slice(first, first + TOGETHER)
+        rows = read_rows(data, positions[part])
+        for name in fields:
+            column[name][part] = rows[name]
+        full = np.zeros(len(rows), np.bool_)
+        for name in ("size", "compressed", "offset"):
+            full |= rows[name] == 0xFFFFFFFF
+        for i in np.flatnonzero(full).tolist():
+            values = read_zip64_extra(uri, data, int(positions[first + i]), rows[i])
+            if max(values) >= 1 << 62:
+                raise FormatError(
+                    f"{uri} is damaged: directory entry {first + i:,} claims {max(values):,} bytes"
+                )
+            for name, value in zip(("size", "compressed", "offset"), values, strict=True):
+                column[name][first + i] = value
+        mode = (rows["external"] >> np.uint32(16)).astype(np.int64)
+        links[part] = (rows["made_by"] >> 8 == 3) & ((mode & 0o170000) == stat.S_IFLNK)
+    starts = positions + CENTRAL.itemsize
+    names = decode_names(uri, data, starts, column["name"], column["flags"])
+    next_header = _check_layout(uri, names, column, column["name"], offset)
     return ZipDirectory(
         uri, names, comment, offset, column["flags"], column["method"], column["crc"], column["compressed"],
-        column["size"], column["offset"], links, next_header, raw, tail, tail_offset,
+        column["size"], column["offset"], links, next_header, data, starts, column["name"], tail, tail_offset,
     )  # fmt: skip
 
 

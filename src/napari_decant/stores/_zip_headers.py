@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from napari_decant.stores._positional import PositionalFile
+from napari_decant.stores._ranges import copy_ranges, read_ranges
 from napari_decant.stores._zip_directory import (
     FLAG_DESCRIPTOR,
     FLAG_ENCRYPTED,
@@ -29,8 +31,8 @@ _TOGETHER = 4096
 
 def check_headers(
     file: PositionalFile, directory: ZipDirectory, step: Callable[[], None] = lambda: None
-) -> Iterator[tuple[str, str]]:
-    """Read every local header and yield the name and the fault of each entry whose header is wrong.
+) -> Iterator[tuple[slice, npt.NDArray[np.int64], list[tuple[int, str]]]]:
+    """Read every local header and find the entries whose header is wrong.
 
     Parameters
     ----------
@@ -41,6 +43,15 @@ def check_headers(
     step : callable
         Called now and then; may raise to stop.
 
+    Yields
+    ------
+    rows : slice
+        Some entries, one behind the other.
+    starts : numpy.ndarray of int64
+        Where their data begin by their own headers.
+    faults : list of (int, str)
+        Index of each wrong one, and what is wrong.
+
     Raises
     ------
     StorageError
@@ -48,37 +59,55 @@ def check_headers(
     """
     for first in range(0, len(directory), _TOGETHER):
         step()
-        yield from _check(file, directory, slice(first, min(first + _TOGETHER, len(directory))))
+        rows = slice(first, min(first + _TOGETHER, len(directory)))
+        yield rows, *_check(file, directory, rows)
 
 
-def _check(file: PositionalFile, directory: ZipDirectory, rows: slice) -> Iterator[tuple[str, str]]:
-    offsets, raw = directory.header[rows].tolist(), directory.raw_names[rows]
-    blocks = [
-        file.read_at(offset, LOCAL_HEADER_SIZE + len(name)) for offset, name in zip(offsets, raw, strict=True)
-    ]
-    found = np.frombuffer(b"".join(block[:LOCAL_HEADER_SIZE] for block in blocks), _LOCAL)
-    lengths = np.array([len(name) for name in raw], np.int64)
-    names_differ = np.array(
-        [block[LOCAL_HEADER_SIZE:] != name for block, name in zip(blocks, raw, strict=True)], np.bool_
-    )
+def _check(
+    file: PositionalFile, directory: ZipDirectory, rows: slice
+) -> tuple[npt.NDArray[np.int64], list[tuple[int, str]]]:
+    offsets, lengths = directory.header[rows], directory.name_length[rows]
+    order = np.argsort(offsets, kind="stable")
+    sizes = lengths[order] + LOCAL_HEADER_SIZE
+    blocks = np.empty(int(sizes.sum()), np.uint8)
+    read_ranges(file, offsets[order], sizes, blocks)
+    starts = np.empty_like(sizes)
+    starts[order] = np.cumsum(sizes) - sizes
+    windows = np.lib.stride_tricks.sliding_window_view(blocks, LOCAL_HEADER_SIZE)
+    found = np.ascontiguousarray(windows[starts]).view(_LOCAL)[:, 0]
     flags, listed_flags = found["flags"].astype(np.int64), directory.flags[rows]
     later = (flags & FLAG_DESCRIPTOR) != 0  # sizes and CRC follow the data
     differ = np.zeros(len(found), np.bool_)
     for field in ("compressed", "size", "crc"):
         own = found[field].astype(np.int64)
         differ |= (own != getattr(directory, field)[rows]) & (own != _FULL)
-    start = directory.header[rows] + LOCAL_HEADER_SIZE + found["name"] + found["extra"]
+    start = offsets + LOCAL_HEADER_SIZE + found["name"] + found["extra"]
     faults = {
         "has no header where the directory says": found["signature"] != _SIGNATURE,
-        "has another name in its own header": (found["name"] != lengths) | names_differ,
+        "has another name in its own header": (found["name"] != lengths)
+        | _names_differ(directory, rows, blocks, starts + LOCAL_HEADER_SIZE),
         "has another method in its own header": (found["method"] != directory.method[rows])
         | (((flags ^ listed_flags) & FLAG_ENCRYPTED) != 0),
         "has other sizes or another CRC in its own header": differ & ~later,
         "runs into the next one": start + directory.compressed[rows] > directory.next_header[rows],
     }
-    told = np.zeros(len(found), np.bool_)
+    first: dict[int, str] = {}
     for fault, wrong in faults.items():
-        for i in np.flatnonzero(wrong & ~told).tolist():
-            name = directory.names[rows.start + i]
-            yield name, f"{directory.uri} is damaged: entry {name[:80]!r} {fault}"
-        told |= wrong
+        for i in np.flatnonzero(wrong).tolist():
+            first.setdefault(rows.start + i, fault)
+    return start, list(first.items())
+
+
+def _names_differ(
+    directory: ZipDirectory, rows: slice, blocks: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Which names in the headers' bytes are not those of the directory."""
+    lengths = directory.name_length[rows]
+    ends = np.cumsum(lengths)
+    own, listed = np.empty(int(lengths.sum()), np.uint8), np.empty(int(lengths.sum()), np.uint8)
+    copy_ranges(own, ends - lengths, blocks, starts, lengths)
+    whole = np.frombuffer(directory.name_bytes, np.uint8)
+    copy_ranges(listed, ends - lengths, whole, directory.name_start[rows], lengths)
+    wrong = np.zeros(len(lengths), np.bool_)
+    wrong[np.searchsorted(ends, np.flatnonzero(own != listed), side="right")] = True
+    return wrong

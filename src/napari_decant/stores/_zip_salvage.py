@@ -16,11 +16,11 @@ from napari_decant.stores._zip_directory import (
     DEFLATED,
     FLAG_DESCRIPTOR,
     FLAG_ENCRYPTED,
-    FLAG_UTF8,
     LOCAL_HEADER_SIZE,
     STORED,
     ZipDirectory,
 )
+from napari_decant.stores._zip_records import FLAG_UTF8
 
 __all__ = ["SalvagedEntry", "salvage_directory", "salvage_entries"]
 
@@ -108,6 +108,7 @@ def salvage_directory(file: PositionalFile, step: Callable[[], None] = lambda: N
     def column(values: Iterable[int]) -> npt.NDArray[np.int64]:
         return np.array(list(values), np.int64)
 
+    lengths = column(len(found.raw_name) for found in entries)
     return ZipDirectory(
         file.uri,
         [found.name for found in entries],
@@ -121,7 +122,9 @@ def salvage_directory(file: PositionalFile, step: Callable[[], None] = lambda: N
         column(found.header for found in entries),
         np.zeros(len(entries), np.bool_),
         column([*(found.header for found in entries[1:]), end][: len(entries)]),
-        [found.raw_name for found in entries],
+        b"".join(found.raw_name for found in entries),
+        np.cumsum(lengths) - lengths,
+        lengths,
         b"",
         file.size,
     )

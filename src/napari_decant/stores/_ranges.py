@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from napari_decant.stores import PositionalFile
+from napari_decant.stores._positional import PositionalFile
 
 __all__ = ["copy_ranges", "cut_ranges", "read_ranges"]
 
