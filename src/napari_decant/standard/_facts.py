@@ -273,6 +273,8 @@ def _read_multiscales(facts: ImageFacts, node: Node, entry: ImageEntry, reader: 
         level.scale, level.translation = _vector(steps, "scale"), _vector(steps, "translation")
         facts.levels.append(level)
     facts.levels.sort(key=lambda level: level.index)
+    if not facts.levels:
+        facts.error = f"{node.where} lists no levels: datasets is empty, or no list"
 
 
 def read_each(

@@ -77,9 +77,6 @@ def current_version(facts: ImageFacts) -> Iterator[Outcome]:
 )
 def valid_arrays(facts: ImageFacts) -> Iterator[Outcome]:
     """N3."""
-    if not facts.levels:
-        yield Outcome(False, "no datasets are listed", "at least one level", facts.path)
-        return
     absent = [level for level in facts.levels if level.absent]
     wrong = [_array_outcome(facts, level) for level in facts.levels if not level.absent]
     if absent:
