@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_decant.gui.crop._host import Made
-from napari_decant.gui.crop._preview import preview_of
+from napari_decant.gui.crop._preview import preview_of, preview_share
 from napari_decant.gui.crop._state import Cut, Key, Snapshot
 from napari_decant.images.crop import (
     TARGET_SUFFIXES,
     CropArray,
     CropFacts,
+    CropSource,
     Cutter,
     Device,
     Pace,
@@ -33,6 +34,7 @@ from napari_decant.spatial import Sampler, SizedQuery, SpatialQuery
 __all__ = [
     "Facts",
     "FileJob",
+    "Pictures",
     "cut_layers",
     "cut_pictures",
     "files_of",
@@ -75,6 +77,22 @@ class Facts:
         return all(part.exact for part in self.parts)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pictures:
+    """Small pictures of what will be cut.
+
+    Attributes
+    ----------
+    planes : tuple of (hashable, array)
+        By key of the layer: (rows, columns), or (rows, columns, samples) of colours.
+    share : float
+        Of the box's sides, about its middle, that they show.
+    """
+
+    planes: tuple[tuple[Key, NDArray[Any]], ...]
+    share: float
+
+
 def warm() -> None:
     """Compile or load what sampling needs, so that the first preview does not wait for it."""
     from napari_decant.images.crop import source_of_arrays
@@ -88,13 +106,12 @@ def warm() -> None:
                 cutter.cut(source, SpatialQuery(matrix, sampler, 0).resolve(source, (1, 2, 2)))
 
 
-def cut_pictures(
-    cutter: Cutter, snapshot: Snapshot, pixels: int, token: CancelToken
-) -> list[tuple[Key, NDArray[Any]]]:
-    """Cut a small picture out of every layer: (rows, columns), or (rows, columns, samples) of colours."""
+def cut_pictures(cutter: Cutter, snapshot: Snapshot, pixels: int, token: CancelToken) -> Pictures:
+    """Cut a small picture out of every layer."""
     made = []
+    share = preview_share(snapshot, pixels)
     for cut in snapshot.cuts:
-        sized = preview_of(snapshot, cut, pixels)
+        sized = preview_of(snapshot, cut, pixels, share)
         if sized is None:
             continue
         values = cutter.cut(cut.source, sized.resolve(cut.source), cancel=token)
@@ -105,7 +122,7 @@ def cut_pictures(
         others = tuple(0 for _ in range(values.ndim - len(kept)))
         rest = [i for i in range(values.ndim) if i not in kept]
         made.append((cut.layer.key, values.transpose([*rest, *kept])[others]))
-    return made
+    return Pictures(tuple(made), share)
 
 
 def measure(cutter: Cutter, snapshot: Snapshot, pace: Pace, token: CancelToken) -> Facts:
@@ -201,8 +218,19 @@ def files_of(snapshot: Snapshot, target: Path) -> list[FileJob]:
     Layers that are neighbouring channels of one image become one file with these channels; where there are
     several files, each has its layer's name in its own.
     """
-    groups: list[list[Cut]] = []
+    sources: list[CropSource] = []
     for cut in snapshot.cuts:
+        if not any(cut.source is source for source in sources):
+            sources.append(cut.source)
+    groups: list[list[Cut]] = []
+    # channels in their order, which is not that of the layers
+    for cut in sorted(
+        snapshot.cuts,
+        key=lambda cut: (
+            next(i for i, source in enumerate(sources) if source is cut.source),
+            sorted(cut.layer.fixed.items()),
+        ),
+    ):
         last = groups[-1] if groups else None
         if last is not None and _is_next(last[-1], cut):
             last.append(cut)

@@ -19,6 +19,7 @@ from napari_decant.gui.crop._form import MODES, CropForm
 from napari_decant.gui.crop._host import Host, Made
 from napari_decant.gui.crop._make import (
     Facts,
+    Pictures,
     cut_layers,
     cut_pictures,
     files_of,
@@ -246,10 +247,10 @@ class CropPanel(QWidget):
     def _on_picture(self, outcome: Outcome) -> None:
         if outcome.error is not None and not outcome.cancelled:
             self.form.picture.say(f"There is no preview: {outcome.error}.")
-        if outcome.error is not None or not outcome.value:
-            return
-        layers = [(self.host.paint(key, plane), self.host.additive(key)) for key, plane in outcome.value]
-        self.form.picture.show_pixels(blended(layers))
+        found = outcome.value
+        if isinstance(found, Pictures) and found.planes:
+            layers = [(self.host.paint(key, plane), self.host.additive(key)) for key, plane in found.planes]
+            self.form.picture.show_pixels(blended(layers), part=found.share < 1)
 
     def _ask_facts(self) -> None:
         snapshot, cutter, pace = self.snapshot, self.cutter, self.pace

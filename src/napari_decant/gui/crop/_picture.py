@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from qtpy.QtWidgets import QSizePolicy, QWidget
 from napari_decant.gui._theme import Look
 
 __all__ = ["Picture", "blended"]
+
+_PART: Final = "This image has no coarse levels: a picture of the whole box would read too much of it"
 
 
 def blended(layers: Sequence[tuple[NDArray[np.float64], bool]]) -> NDArray[np.float64]:
@@ -44,7 +46,7 @@ class Picture(QWidget):
         self._look = look
         self._image: QImage | None = None
         self._words = ""
-        self._stale = False
+        self._stale = self._part = False
         self.setAccessibleName("Preview")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(self.fontMetrics().height() * 11)
@@ -60,12 +62,14 @@ class Picture(QWidget):
         """What is said instead."""
         return self._words
 
-    def show_pixels(self, pixels: NDArray[np.float64]) -> None:
-        """Show a picture, shape (rows, columns, 3), values from 0 to 1."""
+    def show_pixels(self, pixels: NDArray[np.float64], *, part: bool = False) -> None:
+        """Show a picture, shape (rows, columns, 3), values from 0 to 1; ``part`` is said below it."""
         data = np.ascontiguousarray(np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8))
         rows, columns = data.shape[:2]
         image = QImage(data.tobytes(), columns, rows, 3 * columns, QImage.Format.Format_RGB888)
         self._image, self._words, self._stale = image.copy(), "", False
+        self._part = part
+        self.setToolTip(_PART if part else "")
         self.update()
 
     def say(self, words: str) -> None:
@@ -101,4 +105,10 @@ class Picture(QWidget):
                 veil = QColor(self._look.color("raised"))
                 veil.setAlpha(90)
                 painter.fillRect(place, veil)
+            if self._part:
+                line = self.rect()
+                line.setTop(line.bottom() - round(1.4 * self.fontMetrics().height()))
+                painter.fillRect(line, self._look.color("raised"))
+                painter.setPen(self._look.color("muted"))
+                painter.drawText(line, int(Qt.AlignmentFlag.AlignCenter), "the middle only")
         painter.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -10,14 +11,42 @@ import numpy as np
 from napari_decant.errors import DecantError
 from napari_decant.gui.crop._state import Cut, Snapshot
 from napari_decant.images.crop import CropSource, Region, place
-from napari_decant.spatial import Sampler, SizedQuery, SpatialQuery
+from napari_decant.spatial import Sampler, SizedQuery, SpatialQuery, SpatialResolution
 
-__all__ = ["PREVIEW_PIXELS", "preview_of"]
+__all__ = ["PREVIEW_PIXELS", "preview_of", "preview_share"]
 
 PREVIEW_PIXELS: Final = 256
+_MOST_BYTES: Final = 32 << 20  # read for one picture of a layer
 
 
-def preview_of(snapshot: Snapshot, cut: Cut, pixels: int = PREVIEW_PIXELS) -> SizedQuery | None:
+def preview_share(snapshot: Snapshot, pixels: int = PREVIEW_PIXELS) -> float:
+    """How much of the box's sides can be seen at once: 1, or less where layers have no coarse levels.
+
+    A picture of a large plane of such a layer would read all of it.
+    """
+    share = 1.0
+    for cut in snapshot.cuts:
+        sized = preview_of(snapshot, cut, pixels)
+        if sized is not None:
+            cost = _bytes_read(cut.source, sized.resolve(cut.source))
+            share = min(share, math.sqrt(_MOST_BYTES / max(1.0, cost)))
+    return share
+
+
+def _bytes_read(source: CropSource, resolution: SpatialResolution) -> float:
+    """Bytes of the voxels that are read, whole chunks where they are read; none of what is in memory."""
+    level = source.levels[resolution.level]
+    if isinstance(level.data, np.ndarray):
+        return 0.0
+    if level.array is None:
+        return float(source.slice_bytes(resolution.level, resolution.read_bounds_index))
+    spans = zip(resolution.read_bounds_index, level.array.chunk_shape, strict=True)
+    return float(math.prod((-(-b // c) - a // c) * c for (a, b), c in spans if b > a)) * source.dtype.itemsize
+
+
+def preview_of(
+    snapshot: Snapshot, cut: Cut, pixels: int = PREVIEW_PIXELS, share: float = 1.0
+) -> SizedQuery | None:
     """The query for a small picture: the plane in the middle of the box, from a coarse level.
 
     Parameters
@@ -27,6 +56,8 @@ def preview_of(snapshot: Snapshot, cut: Cut, pixels: int = PREVIEW_PIXELS) -> Si
         One of its cuts.
     pixels : int
         Of the picture's longer side, at most.
+    share : float
+        Of the box's sides, about the middle, see `preview_share`.
     """
     layer = cut.layer
     region = snapshot.region if snapshot.region is not None else layer.whole()
@@ -34,8 +65,9 @@ def preview_of(snapshot: Snapshot, cut: Cut, pixels: int = PREVIEW_PIXELS) -> Si
         return None
     if region.rank == 3 and layer.rank == 2:
         region = Region(region.center[1:], region.size[1:], region.angles[:1])
-    step = max(region.size[-2:]) / pixels
-    counts = [max(1, round(n / step)) for n in region.size[-2:]]
+    sides = [share * n for n in region.size[-2:]]
+    step = max(sides) / pixels
+    counts = [max(1, round(n / step)) for n in sides]
     thin = region.moved(size=tuple([step] * (region.rank - 2) + [n * step for n in counts]))
     index = dict(layer.fixed) | {name: (at, at + 1) for name, at in layer.shown.items()}
     for i, axis in enumerate(cut.source.axes):

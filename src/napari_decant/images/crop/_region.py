@@ -280,10 +280,9 @@ def _snapped(
         if level not in ("auto", number) or np.abs(own - ratio).max() > 1e-6 * ratio.max():
             continue
         origin = np.array([candidate.origin_reference_index[i] for i in source.spatial])
-        half = np.diag(span) / 2
-        start = np.rint((middle - half - origin) / own)
-        stop = np.rint((middle + half - origin) / own)
-        shape = np.maximum(1, stop - start).astype(np.int64)
+        # the size counts, not where both ends are: five voxels stay five where they begin in mid-voxel
+        shape = np.maximum(1, np.rint(np.diag(span) / own)).astype(np.int64)
+        start = np.ceil((middle - origin) / own - shape / 2 - 0.5)
         return np.diag(own), origin + own * start, shape, number
     return None
 
