@@ -128,6 +128,47 @@ def test_a_crash_takes_one_job_with_it(process_runner: JobRunner) -> None:
     assert after.result not in (None, os.getpid())
 
 
+def test_a_check_that_hangs_is_ended_within_two_seconds(process_runner: JobRunner) -> None:
+    one, after = Job("check", "x", Task(f"{TASKS}:hang")), job("pid")
+    process_runner.submit([one, after])
+    wait(lambda: one.state is JobState.RUNNING)
+    time.sleep(0.3)
+    begun = time.monotonic()
+    process_runner.cancel([one])
+    wait(lambda: one.state.over, 2)
+    assert time.monotonic() - begun < 2
+    assert one.state is JobState.CANCELLED
+    wait(lambda: after.state is JobState.DONE)
+
+
+def test_a_system_that_starts_no_process_fails_the_job_and_not_the_lane() -> None:
+    given: list[InlineWorker] = []
+
+    def make() -> InlineWorker:
+        given.append(InlineWorker())
+        if len(given) == 1:
+            raise OSError(12, "Cannot allocate memory")
+        return given[-1]
+
+    runner = JobRunner(JobList(), slots=1, worker=make)
+    one, two = job("count", steps=1), job("count", steps=1)
+    runner.submit([one, two])
+    wait(lambda: two.state.over)
+    assert (one.state, two.state) == (JobState.FAILED, JobState.DONE)
+    assert one.failure is not None
+    assert "Cannot allocate memory" in one.failure.message
+    runner.close()
+
+
+def test_jobs_that_nobody_asks_about_any_more_are_forgotten(runner: JobRunner) -> None:
+    jobs = [job("count", steps=2000, seconds=0.01) for _ in range(3)]
+    runner.submit(jobs)
+    wait(lambda: jobs[0].state is JobState.RUNNING)
+    runner.abandon(jobs)
+    wait(lambda: len(runner.jobs) == 0, 3)
+    assert {each.state for each in jobs} == {JobState.CANCELLED}
+
+
 def test_what_libraries_print_does_not_disturb(process_runner: JobRunner) -> None:
     one, two = job("noisy"), job("noisy")
     process_runner.submit([one, two])

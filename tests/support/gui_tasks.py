@@ -9,7 +9,7 @@ import time
 from napari_decant.gui.jobs import Context, Outcome
 from napari_decant.progress import Progress
 
-__all__ = ["count", "die", "fail", "main_name", "noisy", "pid"]
+__all__ = ["count", "die", "fail", "hang", "main_name", "noisy", "pid"]
 
 
 def count(context: Context, steps: int, seconds: float = 0.0) -> int:
@@ -33,6 +33,11 @@ def fail(context: Context, kind: str) -> object:
         return Outcome("something all the same", "it failed in part")
     errors = {"os": OSError(5, "Input/output error", "a.tif"), "memory": MemoryError(), "bug": KeyError("x")}
     raise errors[kind]
+
+
+def hang(context: Context) -> None:
+    """Wait for something that does not come, and do not listen."""
+    time.sleep(600)
 
 
 def noisy(context: Context) -> str:

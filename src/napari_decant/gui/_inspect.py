@@ -164,7 +164,7 @@ class InspectPanel(Intake):
         if name is None:
             return
         if self._job is not None:
-            self.desk.runner.cancel([self._job])
+            self.desk.runner.abandon([self._job])
         self._say("")
         self._job = Job("look", name, Task("inspect", {"path": Path(name)}))
         self.desk.runner.submit([self._job], self.desk.runner.LOOK)
@@ -180,6 +180,12 @@ class InspectPanel(Intake):
         else:
             self.show_inspection(job.result)
         self.refresh()
+
+    def leave(self) -> None:
+        """Stop looking: the panel goes."""
+        if self._job is not None:
+            self.desk.runner.abandon([self._job])
+            self._job = None
 
     def _say(self, text: str) -> None:
         if self._notice is not None:

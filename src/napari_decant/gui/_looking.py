@@ -20,6 +20,7 @@ __all__ = ["Looking"]
 class _Look:
     """A short job that looks at files, and who wants to hear of it."""
 
+    job: Job
     part: Callable[[Any], object]
     end: Callable[[Job], object]
     notice: Notice | None
@@ -53,7 +54,7 @@ class Looking(Intake):
         if text:
             stop = Action("Stop", "cancelled", "Stop looking", lambda: self.desk.runner.cancel([job]))
             notice = self.note(f"{text}…", stop, closable=False)
-        self._looks[job.id] = _Look(part, end, notice)
+        self._looks[job.id] = _Look(job, part, end, notice)
         self.desk.runner.submit([job], self.desk.runner.LOOK)
         return job
 
@@ -79,6 +80,11 @@ class Looking(Intake):
         look.end(job)
         self.desk.jobs.forget([job])
         self.refresh()
+
+    def leave(self) -> None:
+        """Stop everything, and ask no more about it: the panel goes."""
+        self.desk.runner.abandon(look.job for look in self._looks.values())
+        self._looks.clear()
 
     @property
     def looking(self) -> bool:

@@ -270,6 +270,18 @@ class JobPanel(Looking):
             if self.batch.over:
                 self._finish(self.batch)
 
+    def leave(self) -> None:
+        """See `Looking.leave`: what the run has written so far is tidied up by its jobs."""
+        super().leave()
+        self._feed = iter(())
+        self._soon.stop()
+        if self.batch is not None:
+            self.desk.runner.abandon(self.batch.jobs)
+            self.desk.end(self._folders)
+            self.batch = None
+            self.footer.show_batch(None)
+        self._rows.clear()
+
     def cancel_rows(self, rows: Iterable[Row]) -> None:
         """Stop the work on some rows."""
         chosen = {id(row) for row in rows}

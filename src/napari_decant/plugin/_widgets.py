@@ -209,8 +209,8 @@ class _Docked:
         if self._key is not None:
             key, self._key = self._key, None
             panel: Any = self
-            if hasattr(panel, "cancel"):
-                panel.cancel()
+            panel.leave()
+            if hasattr(panel, "_activity"):
                 panel._activity.close()
             _leave(key)
             panel.deleteLater()

@@ -206,6 +206,7 @@ class JobList:
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
+        self._disowned: set[int] = set()
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -232,6 +233,13 @@ class JobList:
             for job in jobs:
                 if job.state.over:
                     self._jobs.pop(job.id, None)
+
+    def disown(self, jobs: Iterable[Job]) -> None:
+        """Drop jobs as soon as they are over: whoever asked for them is gone."""
+        with self._lock:
+            given = list(jobs)
+            self._disowned.update(job.id for job in given if not job.state.over)
+        self.forget(given)
 
     @property
     def active(self) -> list[Job]:
@@ -275,6 +283,9 @@ class JobList:
                 job.state, job.fraction = JobState.DONE, 1.0
             else:
                 job.state = JobState.CANCELLED if failure.cancelled else JobState.FAILED
+            if job.id in self._disowned:
+                self._disowned.discard(job.id)
+                self._jobs.pop(job.id, None)
         job.note(failure.message if failure else f"done in {job.seconds:.1f} s")
         self.changed.emit(job)
         return True

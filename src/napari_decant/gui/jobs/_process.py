@@ -37,6 +37,9 @@ class Worker(Protocol):
     def cancel(self, number: int) -> None:
         """Ask the task of this number to stop; returns at once."""
 
+    def kill(self) -> None:
+        """End at once, if it is a process: for tasks that write nothing."""
+
     def close(self) -> None:
         """Stop what runs and let go of everything."""
 
@@ -101,6 +104,10 @@ class WorkerProcess:
         except (OSError, ValueError):
             logger.info("worker process %d is gone already", self._process.pid)
 
+    def kill(self) -> None:
+        """See `Worker.kill`."""
+        self._process.kill()
+
     def close(self) -> None:
         """See `Worker.close`: a task that runs is cancelled and cleans up first."""
         stdin = self._process.stdin
@@ -140,6 +147,9 @@ class InlineWorker:
     def cancel(self, number: int) -> None:
         """See `Worker.cancel`."""
         self._token(number).cancel()
+
+    def kill(self) -> None:
+        """See `Worker.kill`: a thread cannot be ended."""
 
     def close(self) -> None:
         """See `Worker.close`."""

@@ -10,11 +10,14 @@ from typing import Any
 
 from napari_decant.gui.jobs._model import Failure, Job, JobList, JobState, Task
 from napari_decant.gui.jobs._process import Worker, WorkerProcess
+from napari_decant.gui.jobs._worker import failure_of
 from napari_decant.progress import Progress
 
 __all__ = ["JobRunner"]
 
 _STOPPED = Failure("cancelled; nothing was left behind", cancelled=True, kind="Cancelled")
+_PATIENCE = 1.2  # seconds for stopping by themselves
+_HARMLESS = ("check",)  # jobs that write nothing, whose process may be ended at any moment
 
 
 class JobRunner:
@@ -42,6 +45,7 @@ class JobRunner:
         self._waiting: dict[str, deque[Job]] = {self.LOOK: deque(), self.WORK: deque()}
         self._running: dict[int, Worker] = {}
         self._unwanted: dict[int, Job] = {}
+        self._put_down: set[int] = set()
         self._stopping: list[threading.Thread] = []
         self._change = threading.Condition()
         self._closing = False
@@ -66,7 +70,7 @@ class JobRunner:
             self._change.notify_all()
 
     def warm(self, task: Task) -> None:
-        """Start the lane for short jobs and run a task there that loads what the first job will need."""
+        """Start all workers, and run a task for the short jobs that loads what the first will need."""
         with self._change:
             self._warm = task
             self._start_threads()
@@ -100,8 +104,18 @@ class JobRunner:
                 if worker is not None:
                     job.note("asked to stop")
                     worker.cancel(job.id)
+                    if job.verb in _HARMLESS:
+                        timer = threading.Timer(_PATIENCE, self._insist, (job, worker))
+                        timer.daemon = True
+                        timer.start()
             with self._change:
                 self._unwanted.pop(job.id, None)
+
+    def abandon(self, jobs: Iterable[Job]) -> None:
+        """Cancel jobs that nobody will ask about any more."""
+        given = list(jobs)
+        self.jobs.disown(given)
+        self.cancel(given)
 
     def cancel_all(self) -> None:
         """Cancel every job."""
@@ -144,19 +158,32 @@ class JobRunner:
 
     def _serve(self, lane: str) -> None:
         worker: Worker | None = None
-        if lane == self.LOOK and self._warm is not None:
-            worker = self._make()
-            worker.run(0, self._warm, lambda kind, content: None)
-            import_module("napari_decant.archive")  # the results are of its classes
+        if self._warm is not None:
+            # Starting a process holds Python's lock until the system has got it going, which takes long
+            # once the machine is busy: so all are started before there is anything to do.
+            worker, _ = self._worker(None)
+            if lane == self.LOOK and worker is not None:
+                worker.run(0, self._warm, lambda kind, content: None)
+                import_module("napari_decant.archive")  # the results are of its classes
         while (job := self._next(lane)) is not None:
-            if worker is not None and not worker.alive:
-                worker.close()
-                worker = None
+            worker, failure = self._worker(worker)
             if worker is None:
-                worker = self._make()
-            self._run(job, worker)
+                self.jobs.finish(job, failure=failure)
+            else:
+                self._run(job, worker)
         if worker is not None:
             worker.close()
+
+    def _worker(self, worker: Worker | None) -> tuple[Worker | None, Failure | None]:
+        """The worker, or a new one if it is gone; None and the reason if the system gives none."""
+        if worker is not None:
+            if worker.alive:
+                return worker, None
+            worker.close()
+        try:
+            return self._make(), None
+        except OSError as error:
+            return None, failure_of(error)
 
     def _run(self, job: Job, worker: Worker) -> None:
         with self._change:
@@ -165,10 +192,22 @@ class JobRunner:
             if not self.jobs.start(job):
                 return
             result, failure = worker.run(job.id, job.task, lambda *event: self._hear(job, *event))
+        except Exception as error:  # noqa: BLE001 - one job's, and the lane goes on with the next
+            result, failure = None, failure_of(error)
         finally:
             with self._change:
                 del self._running[job.id]
-        self.jobs.finish(job, result, failure)
+                put_down = job.id in self._put_down
+                self._put_down.discard(job.id)
+        self.jobs.finish(job, result, _STOPPED if put_down and failure is not None else failure)
+
+    def _insist(self, job: Job, worker: Worker) -> None:
+        """End the process of a job that does not stop, such as one that waits for a server."""
+        with self._change:
+            if self._running.get(job.id) is not worker:
+                return
+            self._put_down.add(job.id)
+            worker.kill()
 
     def _hear(self, job: Job, kind: str, content: Any) -> None:
         if kind == "progress" and isinstance(content, Progress):
