@@ -151,7 +151,7 @@ class ZarrArray:
                 self.decoder.decode(self.store.read_file(file, offset, length), out)
                 return
             begin, end = self.decoder.span(inside)
-            if self.decoder.wants_partial(begin, end) and self.decoder.reads_part(length, end):
+            if self.decoder.partial != "prefix" and self.decoder.wants_partial(begin, end):
                 part = self.decoder.fetch_part(
                     lambda start, size: self.store.read_file(file, offset + start, size), length, begin, end
                 )

@@ -183,11 +183,11 @@ def decode_zstd_prefix(data: Buffer, size: int, out: NDArray[np.uint8], stop: in
     """
     blocks = -(-stop // BLOCK_BYTES)
     for _ in range(2):
-        frame = cut_frame(memoryview(data), size, blocks)
-        if frame is None:
-            return False
-        room = min(blocks * BLOCK_BYTES, size)
-        got = len(_zstd(frame, room, out[:room]))
+        with cut_frame(memoryview(data).cast("B"), size, blocks) as frame:
+            if frame is None:
+                return False
+            room = min(blocks * BLOCK_BYTES, size)
+            got = len(_zstd(frame, room, out[:room]))
         if got >= stop:
             return True
         blocks = blocks * stop // max(got, 1) + 1  # blocks may hold less than 128 KiB

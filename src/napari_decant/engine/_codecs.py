@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from napari_decant.engine._blosc import HEADER_BYTES, block_starts, blosc_blocks, parse_blosc_header
 from napari_decant.engine._bytes_codecs import Buffer, decode_bytes, decode_zstd_prefix
-from napari_decant.engine._zstd import BLOCK_BYTES, blocks_bytes, fetch_blocks
+from napari_decant.engine._zstd import BLOCK_BYTES, blocks_bytes
 from napari_decant.errors import FormatError
 from napari_decant.ngff._zarr import ArrayMeta
 from napari_decant.ngff._zarr_codecs import CHECKSUMS, Codec
@@ -47,20 +47,17 @@ class Part:
     Attributes
     ----------
     data : bytes
-        Elements as they are, a Blosc buffer of some blocks, or the beginning of a zstd frame.
-    codec : {"", "blosc", "zstd"}
-        Which of these.
+        Elements as they are, or a Blosc buffer of some blocks.
+    packed : bool
+        Whether ``data`` is a Blosc buffer.
     start, stop : int
         Bytes of the decoded chunk that they give.
-    rest : callable, optional
-        Reads what follows ``data``, for the frame whose beginning turns out to be too little.
     """
 
     data: bytes
-    codec: str
+    packed: bool
     start: int
     stop: int
-    rest: Callable[[], bytes] | None = None
 
 
 class ChunkDecoder:
@@ -201,11 +198,10 @@ class ChunkDecoder:
             return -(-stop // BLOCK_BYTES) < -(-self.nbytes // BLOCK_BYTES)
         return 4 * (stop - start) <= 3 * self.nbytes
 
-    def reads_part(self, stored: int, stop: int) -> bool:
-        """Whether a chunk that is decoded in part, up to ``stop``, is also read in part."""
-        if self.partial != "prefix":
-            return True
-        return stored - blocks_bytes(stored, self.nbytes, stop) >= self._LEAST_SAVED
+    def head_bytes(self, stored: int, stop: int) -> int:
+        """Bytes to read of a chunk of ``stored`` bytes whose beginning is decoded up to ``stop``."""
+        least = blocks_bytes(stored, self.nbytes, stop)
+        return least if stored - least >= self._LEAST_SAVED else stored
 
     def decode_region(self, data: Buffer, selection: Sequence[slice], out: NDArray[Any]) -> None:
         """Decode what ``selection`` needs of a chunk into ``out``.
@@ -233,7 +229,9 @@ class ChunkDecoder:
             )
         out[...] = elements[tuple(selection)]
 
-    def elements(self, data: Buffer, stop: int | None = None) -> NDArray[Any]:
+    def elements(
+        self, data: Buffer, stop: int | None = None, rest: Callable[[], bytes] | None = None
+    ) -> NDArray[Any]:
         """Decode a chunk to a view that is good until this thread decodes the next.
 
         Parameters
@@ -241,21 +239,24 @@ class ChunkDecoder:
         data : bytes-like
         stop : int, optional
             Decode only this many bytes; the rest of the view is undefined. Needs ``partial == "prefix"``.
+        rest : callable, optional
+            Reads the stored bytes that follow ``data``, should the first ones turn out to be too few.
 
         Returns
         -------
         array, shape ``meta.chunk_shape``
             Of the stored type, but for bools.
         """
-        if stop is None:
-            return self._shaped(self._decode_flat(data, None))
-        flat = _scratch(self.nbytes)
-        if not decode_zstd_prefix(data, self.nbytes, flat, stop):
-            self._decode_flat(data, flat)
-        return self._shaped(flat)
+        if stop is not None:
+            flat = _scratch(self.nbytes)
+            if decode_zstd_prefix(data, self.nbytes, flat, stop):
+                return self._shaped(flat)
+        if rest is not None:
+            data = bytes(data) + rest()
+        return self._shaped(self._decode_flat(data, None))
 
     def fetch_part(self, fetch: Fetch, stored: int, start: int, stop: int) -> Part:
-        """Read only the stored bytes that ``[start, stop)`` of the chunk needs.
+        """Read only the stored bytes that ``[start, stop)`` of the chunk needs; not for ``"prefix"``.
 
         Parameters
         ----------
@@ -272,29 +273,22 @@ class ChunkDecoder:
         if self.partial == "raw":
             if stored != self.nbytes:
                 raise FormatError(f"an uncompressed chunk has {stored:,} bytes where {self.nbytes:,} belong")
-            return Part(fetch(start, stop - start), "", start, stop)
-        if self.partial == "prefix":
-            data = fetch_blocks(fetch, stored, self.nbytes, stop)
-            return Part(data, "zstd", 0, stop, lambda: fetch(len(data), stored - len(data)))
+            return Part(fetch(start, stop - start), False, start, stop)
         head = fetch(0, min(stored, 1024))
         header = parse_blosc_header(head, stored, self.nbytes)
         if header.raw:
-            return Part(fetch(HEADER_BYTES + start, stop - start), "", start, stop)
+            return Part(fetch(HEADER_BYTES + start, stop - start), False, start, stop)
         if header.table_bytes > len(head):
             head = fetch(0, header.table_bytes)
         first, last = header.blocks_of(start, stop)
         data = blosc_blocks(header, block_starts(header, head), first, last, fetch)
-        return Part(data, "blosc", first * header.blocksize, min(last * header.blocksize, self.nbytes))
+        return Part(data, True, first * header.blocksize, min(last * header.blocksize, self.nbytes))
 
     def elements_of(self, part: Part) -> NDArray[Any]:
         """As `elements`, from a part; the rest of the view is undefined."""
         flat = _scratch(self.nbytes)
-        if part.codec == "zstd":
-            if not decode_zstd_prefix(part.data, self.nbytes, flat, part.stop):
-                self._decode_flat(part.data + (part.rest() if part.rest is not None else b""), flat)
-            return self._shaped(flat)
         target = flat[part.start : part.stop]
-        if part.codec == "blosc":
+        if part.packed:
             try:
                 numcodecs.blosc.decompress(part.data, target)
             except (RuntimeError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from time import monotonic, perf_counter
 from types import TracebackType
 from typing import Any, Final, Self
@@ -28,7 +29,7 @@ __all__ = ["Pipeline"]
 
 _POLL: Final = 0.05
 _RUNNING: Final = 2
-_TOGETHER: Final = 8  # samples planned as one, if so many wait
+_TOGETHER: Final = 32  # samples planned as one, if so many wait
 
 
 class _Job:
@@ -196,7 +197,8 @@ class Pipeline:
         while True:
             while not ended:
                 if not held:
-                    held = [sample for _, sample in zip(range(self.output.samples), rest, strict=False)]
+                    # many at once, for what waits together is planned together
+                    held = list(islice(rest, self.queues.lookahead_samples))
                     ended = not held
                 accepted = self.push(held)
                 held = held[accepted:]

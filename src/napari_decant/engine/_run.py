@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -219,7 +220,7 @@ class Run:
             part = decoder.fetch_part(fetch, read.length, schedule.start[chunk], schedule.stop[chunk])
             return [(chunk, part)]
         if len(read.chunks) == 1:
-            decoder.check_stored(read.length)
+            decoder.check_stored(int(self.plan.chunk_length[read.chunks[0]]))
         whole = lease.take(read.length)
         store.read_file_into(file, read.offset, whole)
         self._count_read(began, 1, read.length)
@@ -227,6 +228,15 @@ class Run:
             (chunk, whole[begin:end])
             for chunk, begin, end in zip(read.chunks, read.begins, read.ends, strict=True)
         ]
+
+    def _rest(self, chunk: int, have: int) -> bytes:
+        """Read what follows the first bytes of a chunk."""
+        uri, file = self.plan.files[self.plan.chunk_file[chunk]]
+        offset, length = int(self.plan.chunk_offset[chunk]), int(self.plan.chunk_length[chunk])
+        began = perf_counter()
+        data = self._tools.reader.store(uri).read_file(file, offset + have, length - have)
+        self._count_read(began, 1, length - have)
+        return data
 
     def _count_read(self, began: float, reads: int, nbytes: int) -> None:
         with self._lock:
@@ -279,7 +289,8 @@ class Run:
         if isinstance(data, Part):
             elements = decoder.elements_of(data)
         elif self._schedule.partial[chunk] and decoder.partial == "prefix":
-            elements = decoder.elements(data, self._schedule.stop[chunk])
+            rest = partial(self._rest, chunk, len(data)) if self._schedule.alone[chunk] else None
+            elements = decoder.elements(data, self._schedule.stop[chunk], rest)
         else:
             if len(uses) == 1:
                 target = self._target(uses[0])

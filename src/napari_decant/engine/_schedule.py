@@ -26,6 +26,8 @@ class Schedule:
         Bytes of each decoded chunk that its copies enclose.
     partial : list of bool
         Whether only those are decoded.
+    head : dict of int to int
+        How many stored bytes to read of chunks whose beginning is decoded.
     alone : bool array, shape (chunks,)
         Chunks of which only a part is read, in a read of its own.
     """
@@ -37,6 +39,7 @@ class Schedule:
         self.start: list[int] = [0] * count
         self.stop: list[int] = [0] * count
         self.partial = [False] * count
+        self.head: dict[int, int] = {}
         able = [decoder.can_be_partial for decoder in decoders]
         if any(able) and len(plan.use_chunk):
             self._enclose(decoders, able)
@@ -67,7 +70,6 @@ class Schedule:
     def _choose(self, decoders: list[ChunkDecoder], able: list[bool]) -> None:
         """Decide which chunks are decoded in part, and which of those are read in part."""
         plan = self._plan
-        stored = plan.chunk_length.tolist()
         for chunk, owner in enumerate(plan.chunk_array.tolist()):
             decoder = decoders[owner]
             if not able[owner] or not self.stop[chunk]:
@@ -75,7 +77,10 @@ class Schedule:
             self.stop[chunk] += decoder.itemsize - 1
             if decoder.wants_partial(self.start[chunk], self.stop[chunk]):
                 self.partial[chunk] = True
-                self.alone[chunk] = decoder.reads_part(stored[chunk], self.stop[chunk])
+                stored = int(plan.chunk_length[chunk])
+                if decoder.partial == "prefix" and stored >= 0:
+                    self.head[chunk] = decoder.head_bytes(stored, self.stop[chunk])
+                self.alone[chunk] = decoder.partial != "prefix" or self.head.get(chunk, stored) < stored
         if self.alone.any():
             self.alone &= (plan.chunk_file >= 0) & (plan.chunk_length >= 0)
             for file, (uri, _) in enumerate(plan.files):
@@ -110,7 +115,12 @@ class Schedule:
         )
         if not whole:
             for chunk in chunks[self.alone[chunks]].tolist():
-                reads.append(replace(self._single(chunk), begins=[], ends=[]))
+                single = self._single(chunk)
+                if chunk in self.head:
+                    size = self.head[chunk]
+                    reads.append(replace(single, length=size, ends=[size]))
+                else:
+                    reads.append(replace(single, begins=[], ends=[]))
         return reads
 
     def _single(self, chunk: int) -> Read:

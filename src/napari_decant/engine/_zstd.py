@@ -7,12 +7,13 @@ under a header that declares no size are a frame again, which decodes at once, s
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from napari_decant.errors import FormatError
 
-__all__ = ["BLOCK_BYTES", "blocks_bytes", "cut_frame", "fetch_blocks"]
+__all__ = ["BLOCK_BYTES", "blocks_bytes", "cut_frame"]
 
 BLOCK_BYTES: Final = 128 << 10
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -43,21 +44,23 @@ def _block(data: memoryview, at: int) -> tuple[int, bool]:
     return at + 3 + (1 if head >> 1 & 3 == _RLE else head >> 3), bool(head & 1)
 
 
-def cut_frame(data: bytes | memoryview, size: int, blocks: int) -> bytes | None:
-    """Build a frame of the first blocks of another.
+@contextmanager
+def cut_frame(data: memoryview, size: int, blocks: int) -> Iterator[memoryview | None]:
+    """Make a frame of the first blocks of another, in place: no memory is touched for it.
 
     Parameters
     ----------
-    data : bytes-like
-        Stored bytes of the frame, from its first one; may end after the wanted blocks.
+    data : memoryview
+        Stored bytes of the frame, from its first one; may end after the wanted blocks. Changed within
+        the context, and as before after it; copied if it cannot be written.
     size : int
         Bytes the whole frame decodes to.
     blocks : int
         How many blocks, at least 1.
 
-    Returns
-    -------
-    bytes or None
+    Yields
+    ------
+    memoryview or None
         None where the frame has no further blocks, is not complete, or is no plain frame: decode it whole.
 
     Raises
@@ -65,8 +68,25 @@ def cut_frame(data: bytes | memoryview, size: int, blocks: int) -> bytes | None:
     FormatError
         The frame declares another size.
     """
-    view = memoryview(data).cast("B")
-    header = _frame_header(view, size)
+    found = _find_cut(data, size, blocks)
+    if found is None:
+        yield None
+        return
+    begin, window, last, end = found
+    view = memoryview(bytearray(data[:end])) if data.readonly else data
+    start = begin - 6  # a header that declares no size is the shortest
+    kept, flag = bytes(view[start:begin]), view[last]
+    try:
+        view[start:begin] = struct.pack("<4sBB", _MAGIC, 0, window)
+        view[last] = flag | 1
+        yield view[start:end]
+    finally:
+        view[start:begin], view[last] = kept, flag
+
+
+def _find_cut(data: memoryview, size: int, blocks: int) -> tuple[int, int, int, int] | None:
+    """Where the blocks begin, their window descriptor, where the last wanted one begins and ends."""
+    header = _frame_header(data, size)
     if header is None:
         return None
     begin, window = header
@@ -74,41 +94,13 @@ def cut_frame(data: bytes | memoryview, size: int, blocks: int) -> bytes | None:
     last = False
     for _ in range(blocks):
         at = end
-        if last or at + 3 > len(view):
+        if last or at + 3 > len(data):
             return None
-        end, last = _block(view, at)
-    if end > len(view) or last:
-        return None
-    cut = bytearray(struct.pack("<4sBB", _MAGIC, 0, window))
-    moved = len(cut) + at - begin
-    cut += view[begin:end]
-    cut[moved] |= 1  # now the last one
-    return bytes(cut)
+        end, last = _block(data, at)
+    return None if end > len(data) or last else (begin, window, at, end)
 
 
 def blocks_bytes(stored: int, size: int, stop: int) -> int:
     """Guess how many stored bytes of a frame give its first ``stop`` of ``size`` bytes; rather more."""
     wanted, blocks = -(-stop // BLOCK_BYTES), -(-size // BLOCK_BYTES)
     return min(stored, stored * (wanted + 1) // blocks + 64)
-
-
-def fetch_blocks(fetch: Callable[[int, int], bytes], stored: int, size: int, stop: int) -> bytes:
-    """Read about as much of a frame as its first ``stop`` decoded bytes need.
-
-    Parameters
-    ----------
-    fetch : callable
-        ``fetch(offset, length)`` reads stored bytes of the frame.
-    stored, size : int
-        Stored and decoded bytes of the whole frame.
-
-    Returns
-    -------
-    bytes
-        The beginning of the frame, with at least ``ceil(stop / 128 KiB)`` blocks; all of it where that
-        does not save anything.
-    """
-    data = fetch(0, blocks_bytes(stored, size, stop))
-    if len(data) < stored and cut_frame(data, size, -(-stop // BLOCK_BYTES)) is None:
-        data += fetch(len(data), stored - len(data))
-    return data

@@ -289,6 +289,8 @@ def _parse_v3(obj: dict[str, Any], where: str) -> ArrayMeta:
     shape = _extents(take(obj, "shape", where), "shape", where, 0)
     rank = len(shape)
     name = take(obj, "data_type", where)
+    if isinstance(name, dict) and not name.get("configuration"):  # the long spelling of a plain name
+        name = name.get("name")
     if not (isinstance(name, str) and name in _V3_TYPES):
         raise UnsupportedOperation(
             f"{where} has the data type {str(name)[:60]!r}; only arrays of numbers are read"

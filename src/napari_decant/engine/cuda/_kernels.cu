@@ -283,7 +283,7 @@ __global__ void gather(const S *pool, const Output *outputs, const Use *uses, co
 __device__ inline void locate(i64 index, i64 low, i64 chunk, i64 narrow, i64 &which, i64 &inner)
 {
     const i64 from = index - low * chunk;
-    if (narrow && from >= 0) {
+    if (narrow && (u64)from < 0x100000000ull) { // no index far outside may look like one within
         which = (u32)from / (u32)chunk;
     } else {
         which = from < 0 ? -1 : from / chunk;
