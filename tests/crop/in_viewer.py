@@ -47,7 +47,8 @@ def canvas_of(viewer):
 
 
 def to_canvas(viewer, world):
-    """Where a point of the world is on the canvas, in pixels."""
+    """Where a point of the world is on the canvas, in pixels, once the window is laid out."""
+    settle(viewer, 0.03)
     view = canvas_of(viewer).view
     shown = np.array(world, float)[list(viewer.dims.displayed)][::-1]
     at = (view.transform * view.scene.transform).map(list(shown))

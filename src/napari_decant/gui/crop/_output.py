@@ -87,7 +87,7 @@ class OutputForm(QWidget):
             self.problems[control] = said
         layout.setColumnStretch(1, 1)
         for number in (self.pitch, self.fill):
-            number.setMaximumWidth(self.fontMetrics().averageCharWidth() * 14)
+            number.setFixedWidth(self.fontMetrics().averageCharWidth() * 12)
             number.valueChanged.connect(lambda: self.edited.emit())
 
     def _combo(self, name: str, items: Sequence[str]) -> QComboBox:
