@@ -54,6 +54,7 @@ bench: ready ## run the benchmarks
 
 screenshots: ready ## make the pictures of the documentation from the running program
 	@$(DISPLAYED) $(PYTHON) scripts/screenshots.py $(ARGS)
+	@$(DISPLAYED) $(PYTHON) scripts/crop_pictures.py $(ARGS)
 
 format: ready ## put the code into the project's style
 	@$(BIN)/ruff check --fix
