@@ -320,7 +320,23 @@ def test_the_verb_takes_a_matrix(folder, tmp_path, capsys):
         (["-o", "x.png"], 2, "end it with .zarr"),
         (["-o", "x.zarr", "--size", "1,2"], 2, "the spatial axes are z, y, x"),
         (["-o", "x.zarr", "--size", "q=2"], 2, "names 'q'"),
-        (["-o", "x.zarr", "--origin", "a,b,c"], 2, "numbers divided by commas"),
+        (["-o", "x.zarr", "--origin", "a,b,c"], 2, "numbers without units, divided by commas"),
+        (["-o", "x.zarr", "--size", "5um,5um,5um"], 2, "'5um,5um,5um'; numbers without units"),
+        (["-o", "x.zarr", "--origin", "-9,0,0", "--size", "3,3,3"], 2, "needs indices -9 to -7 of axis 'z'"),
+        ([], 2, "say what to write: -o NAME.zarr"),
+        (["-o", "x.zarr", "--workers", "0"], 2, "0 workers cannot do anything"),
+        (["-o", "x.zarr", "--memory", "20M"], 3, "memory allows 20,971,520"),
+        (["-o", "x.zarr", "--image", "nothere"], 3, "holds no image"),
+        (["-o", "x.zarr", "--query", "q.json"], 2, "q.json does not exist"),
+        (["-o", "x.zarr", "--query", "garbage.json"], 3, "garbage.json is not valid JSON"),
+        (["-o", "x.zarr", "--query", "flat.json"], 2, "flat.json makes no query: output_to_reference has"),
+        (
+            ["-o", "x.zarr", "--matrix", "1,0,0,0;0,1,0,0;0,0,1,0", "--shape", "4,4"],
+            2,
+            "--matrix and --shape",
+        ),
+        (["-o", "x.zarr", "--save-query", "garbage.json"], 2, "garbage.json exists already"),
+        (["-o", "garbage.json/x.zarr", "--size", "4,4,4"], 4, "garbage.json"),
         (["-o", "x.zarr", "--size", "0,1,1"], 2, "the box is empty"),
         (["-o", "x.zarr", "--rotate", "1,2"], 2, "has 2 angles"),
         (["-o", "x.zarr", "--matrix", "1,0"], 2, "needs --shape"),
@@ -338,12 +354,58 @@ def test_the_verb_takes_a_matrix(folder, tmp_path, capsys):
 )
 def test_the_verb_refuses_in_one_sentence(folder, tmp_path, monkeypatch, capsys, words, code, says):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "garbage.json").write_bytes(bytes(range(256)))
+    (tmp_path / "flat.json").write_text('{"output_to_reference": [[1, 0], [0, 1]], "shape": [4, 4]}')
+    before = sorted(os.listdir(tmp_path))
     found, out, err = run(capsys, "crop", folder, *words)
     assert found == code
     assert says in err
+    assert err.count("\n") == 1
     assert out == ""
     assert "Traceback" not in err
-    assert not (tmp_path / "x.zarr").exists()
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_the_verb_refuses_what_is_no_image_and_never_writes_over_its_source(folder, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("no image")
+    (tmp_path / "empty.zarr").mkdir()
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    for image, target, code, says in (
+        (tmp_path / "none.zarr", "x.zarr", 2, "none.zarr does not exist; check the path"),
+        (tmp_path / "text.txt", "x.zarr", 3, "neither OME-Zarr"),
+        (tmp_path / "empty.zarr", "x.zarr", 3, "holds no image"),
+        (folder, "cells.zarr", 2, "is the image that is cut"),
+        (folder, "cells.zarr/0/x.zarr", 2, "or within it"),
+    ):
+        found, out, err = run(
+            capsys, "crop", image, "-o", tmp_path / target, "--overwrite", "--size", "y=4,x=4"
+        )
+        assert (found, out) == (code, "")
+        assert says in err
+        assert err.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["cells.zarr", "empty.zarr", "text.txt"]
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) == size
+
+
+def test_the_verb_takes_numbers_below_zero_and_saves_the_query_of_what_was_made(folder, tmp_path, capsys):
+    query = tmp_path / "q.json"
+    words = ["--origin", "-4,-8,0", "--size", "16,24,32", "--boundary", "constant", "--constant", "-3"]
+    words += ["--dtype", "i16", "--save-query", query, "--quiet"]
+    code, out, _ = run(capsys, "crop", folder, "-o", tmp_path / "a.ome.tif", *words)
+    assert code == 0
+    assert "16 x 24 x 32 int16" in out
+    made, source = open_image(tmp_path / "a.ome.tif"), open_image(folder)
+    found = np.asarray(made.levels[0])
+    assert (found[:4] == -3).all()
+    np.testing.assert_array_equal(found[4:, 8:], np.asarray(source.levels[0])[:12, :16, :32])
+    assert SavedQuery.load(query).query.output_to_reference[0][-1] == -4
+    made.close()
+    source.close()
+    code, _, err = run(capsys, "crop", folder, "-o", tmp_path / "b.zarr", "--rotate", "-30", "--save-query",
+                       tmp_path / "p.json")  # fmt: skip
+    assert code == 2
+    assert "boundary" in err
+    assert not (tmp_path / "p.json").exists()
 
 
 def test_a_plan_says_the_same_as_the_crop(image):

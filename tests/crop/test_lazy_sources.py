@@ -10,6 +10,7 @@ import tracemalloc
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
 
 from napari_decant.errors import BudgetExceeded, Cancelled, StorageError
 from napari_decant.images import open_image
@@ -23,6 +24,7 @@ from napari_decant.images.crop import (
     place,
     placement_of,
     source_of_arrays,
+    source_of_image,
     write_crop,
 )
 from napari_decant.progress import CancelToken
@@ -223,3 +225,37 @@ def test_failures_of_others_become_one_sentence_and_cancelling_works(tmp_path):
             write_crop(tmp_path / "a.zarr", array, written, memory=512 * MIB, cancel=token)
     assert next(counter) < 8
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["no dimension names", "a bare array", "a bare array in a group", "scale 0"])
+@pytest.mark.parametrize("angles", [STRAIGHT, TURNED])
+def test_zarr_with_flawed_metadata_goes_through_the_planner_too(tmp_path, kind, angles):
+    """What a viewer shows, a crop holds: a wrong path would silently read as fill."""
+    data = formula(*np.ogrid[0:40, 0:50, 0:60])
+    options = {"shape": data.shape, "chunks": (16, 16, 16), "dtype": "u2"}
+    if kind == "a bare array":
+        zarr.create_array(tmp_path / "a.zarr", **options)[:] = data
+    else:
+        group = zarr.create_group(tmp_path / "a.zarr", zarr_format=3)
+        group.create_array("deep/0" if kind == "a bare array in a group" else "0", **options)[:] = data
+        scale = [0.0, 1.0, 1.0] if kind == "scale 0" else [2.0, 0.5, 0.5]
+        datasets = [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": scale}]}]
+        axes = [{"name": name, "type": "space"} for name in "zyx"]
+        if kind != "a bare array in a group":
+            group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+    opened = open_image(tmp_path / "a.zarr")
+    source = source_of_image(opened)
+    assert source.planned
+    assert opened.ngff.strict_error
+    plain = source_of_arrays([data], "zyx", scale=source.levels[0].scale)
+    size = tuple(n * s / 2 for n, s in zip(data.shape, source.levels[0].scale, strict=True))
+    world = WorldMap.physical(source)
+    region = Region(world.whole(data.shape).center, size, angles)
+    with Cutter(16 * MIB, device="cpu") as cutter:
+        made, wanted = (
+            cutter.cut(s, place(region, s, world, sampler=Sampler("linear", "constant")).resolve(s))
+            for s in (source, plain)
+        )
+    np.testing.assert_array_equal(made, wanted)
+    assert len(np.unique(made)) > 500
+    opened.close()

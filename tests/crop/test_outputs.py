@@ -222,7 +222,7 @@ def verb(folder, target, *more):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of a process are POSIX")
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".ozx", ".ome.tif"])
 def test_a_disk_that_fills_leaves_no_file_and_the_same_command_goes_on(folder, tmp_path, suffix):
     target = tmp_path / f"a{suffix}"
     shell = ["sh", "-c", 'ulimit -f 800; exec "$@"', "sh"]  # no file larger than 400 or 800 kB
@@ -242,7 +242,7 @@ def test_a_disk_that_fills_leaves_no_file_and_the_same_command_goes_on(folder, t
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".zarr", ".ome.tif"])
 def test_a_killed_crop_leaves_no_file_of_its_name(folder, tmp_path, suffix):
     target = tmp_path / f"a{suffix}"
     with subprocess.Popen(verb(folder, target), stderr=subprocess.PIPE) as running:

@@ -19,8 +19,8 @@ from tests.support.cuda import (
 )
 from tests.support.engine import crop, files_of, indexed, ramp
 
-from napari_decant.engine import BatchSpec, ChunkPlanner, Pipeline, QueueLimits
-from napari_decant.engine.cuda import CudaExecutor, CudaLimits
+from napari_decant.engine import BatchSpec, ChunkPlanner, CpuLimits, Pipeline, QueueLimits
+from napari_decant.engine.cuda import CudaExecutor, CudaLimits, choose_executor
 from napari_decant.errors import (
     BudgetExceeded,
     DeviceUnavailable,
@@ -213,3 +213,50 @@ def test_results_may_stay_on_the_gpu(executor):
     (found,) = executor.run_on_device(plan_of(crop(image, (1, 1), (15, 15))), dtype="u4")
     assert found.__dlpack_device__() == (2, 0)
     np.testing.assert_array_equal(found.get(), data[1:16, 1:16])
+
+
+def test_a_plan_of_many_types_keeps_its_tables_within_what_was_taken(executor):
+    """Each kind of kernel has tables of its own, and each begins at a round address."""
+    resolutions = []
+    for code in ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"):
+        image = rewritten(values((9, 10), code), chunks=(4, 3))
+        resolutions += [turned(image, (5, 6), "linear"), turned(image, (5, 6), "nearest")]
+        resolutions += [crop(image, (1, 1), (7, 8)), indexed(image, [3, 1, 8], slice(None, None, 2))]
+    plan = plan_of(*resolutions)
+    executor.gpu.launches.clear()
+    found = executor.run(plan)
+    assert len(set(executor.gpu.launches)) >= 18
+    for got, wanted in zip(found, CPU.run(plan), strict=True):
+        assert np.abs(got.astype(float) - wanted.astype(float)).max() <= 4 * np.spacing(
+            np.abs(wanted.astype(np.float32)).max()
+        )
+
+
+def test_page_locked_memory_keeps_to_its_share_whatever_the_sizes_of_chunks(gpu):
+    limits = CudaLimits(max_device_bytes=4 << 20, max_memory_bytes=1 << 20, decode_workers=3)
+    with CudaExecutor(limits=limits) as small:
+        for edge in (8, 20, 11, 28, 8, 16):
+            image = rewritten(DATA, chunks=(edge, edge, edge))
+            plan = plan_of(crop(image, (0, 0, 0), (24, 40, 40)))
+            same_bytes(small.run(plan, out=[np.empty((24, 40, 40), "u2")])[0], DATA)
+        assert 0 < gpu.pinned_peak <= limits.max_memory_bytes // 4
+    assert gpu.pinned == 0
+
+
+def test_memory_kept_for_later_goes_before_a_gpu_is_called_full(gpu):
+    image = image_of_data()
+    with CudaExecutor(limits=CudaLimits(max_device_bytes=16 << 20, decode_workers=1)) as made:
+        made.run(plan_of(crop(image, (0, 0, 0), (24, 40, 40))))
+        gpu.total = gpu.used + (8 << 10)  # another program took all else
+        same_bytes(made.run(plan_of(crop(image, (0, 0, 0), (24, 40, 39))))[0], DATA[:, :, :39])
+
+
+def test_both_ways_of_auto_keep_to_one_limit_and_count_a_use_once(gpu):
+    made, _ = choose_executor("auto", cpu_limits=CpuLimits(max_memory_bytes=8 << 20, decode_workers=1))
+    plan = plan_of(crop(image_of_data(), (1, 1, 1), (22, 30, 30)))
+    with made:
+        assert made.fallback.memory is made.host_memory
+        made.run(plan)
+        before = CPU.stats().uses
+        CPU.run(plan)
+        assert made.stats().uses == CPU.stats().uses - before == len(plan.use_chunk)

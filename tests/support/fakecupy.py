@@ -113,7 +113,7 @@ class Gpu:
         self.count = 1
         self.status = 0  # what asking for devices answers
         self.used = self.peak = self.pinned = 0
-        self.lockable = 1 << 40
+        self.lockable, self.pinned_peak = 1 << 40, 0
         self.blocks: dict[int, int] = {}
         self.locked: dict[int, int] = {}
         self.streams: dict[int, Stream] = {}
@@ -163,6 +163,7 @@ def module(compiler, *, memory=64 << 20, delay=0.0):
             self.raw = np.full(size, 0xCD, np.uint8)
             self.address = self.raw.ctypes.data
             gpu.pinned += size
+            gpu.pinned_peak = max(gpu.pinned_peak, gpu.pinned)
             gpu.locked[self.address] = size
 
         def __del__(self):

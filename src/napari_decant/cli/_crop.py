@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,9 +24,10 @@ from napari_decant.cli._common import (
     say,
     say_json,
 )
-from napari_decant.errors import UsageError
+from napari_decant.errors import ChoiceNeeded, TargetExists, UsageError
 
 if TYPE_CHECKING:
+    from napari_decant.images import Image
     from napari_decant.images.crop import CropReport, CropSource
     from napari_decant.spatial import Sampler, SizedQuery
 
@@ -36,28 +38,42 @@ _Range = tuple[int, int]
 
 @app.command
 def crop(
-    image: Annotated[str, Parameter(negative=())],
+    image: Annotated[str, Parameter(help="OME-Zarr, an archive, or a TIFF.")],
+    /,
     *,
     output: Annotated[
-        Path, Parameter(("--output", "-o"), help="NAME.zarr (a folder) or NAME.ozx (one file).")
-    ],
+        Path | None,
+        Parameter(("--output", "-o"), help="NAME.zarr (a folder), NAME.ozx (one file) or NAME.ome.tif."),
+    ] = None,
     origin: Annotated[
         str | None,
-        Parameter(help="Corner with the least coordinates: 10,200,340 for all spatial axes, or y=200,x=340."),
+        Parameter(
+            allow_leading_hyphen=True,
+            help="Corner with the least coordinates: 10,200,340 for all spatial axes, or y=200,x=340.",
+        ),
     ] = None,
-    size: Annotated[str | None, Parameter(help="Extents of the box, written as --origin.")] = None,
+    size: Annotated[
+        str | None, Parameter(allow_leading_hyphen=True, help="Extents of the box, written as --origin.")
+    ] = None,
     physical: Annotated[
         bool, Parameter(negative=(), help="--origin, --size, --spacing are in the image's units, not voxels.")
     ] = False,
     rotate: Annotated[
         str | None,
-        Parameter(help="Degrees about the box's centre: one angle (x towards y), or z,y,x in turn."),
+        Parameter(
+            allow_leading_hyphen=True,
+            help="Degrees about the box's centre: one angle (x towards y), or z,y,x in turn.",
+        ),
     ] = None,
     spacing: Annotated[
         str | None, Parameter(help="Of the output: native, isotropic, a number, or one for each axis.")
     ] = None,
     matrix: Annotated[
-        str | None, Parameter(help="output_to_reference, rows divided by ';': '1,0,0,8;0,1,0,16;0,0,1,16'.")
+        str | None,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="output_to_reference, rows divided by ';': '1,0,0,8;0,1,0,16;0,0,1,16'.",
+        ),
     ] = None,
     shape: Annotated[str | None, Parameter(help="With --matrix: extents of the output.")] = None,
     query: Annotated[
@@ -90,20 +106,34 @@ def crop(
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Cut a region out of an image, straight or turned, into an OME-Zarr 0.5 image of its own.
+    """Cut a region out of an image, straight or turned, into an OME-Zarr 0.5 image or an OME-TIFF.
 
-    Parameters
-    ----------
-    image
-        OME-Zarr, an archive, or a TIFF.
+    Without --origin and --size it is the whole image. Numbers are voxels of the finest level, or with
+    --physical the image's units.
+
+    Examples, each of which --dry-run explains without cutting:
+
+    * napari-decant crop cells.zarr -o part.zarr --origin 10,200,340 --size 64,256,256
+
+    * napari-decant crop cells.zarr -o part.ome.tif --origin y=200,x=340 --size y=256,x=256 --index c=1
+
+    * napari-decant crop cells.zarr -o tilted.zarr --physical --origin 5,5,8 --size 9,60,60 --rotate 30,10,0
+
+    * napari-decant crop cells.zarr -o small.ozx --spacing isotropic --boundary constant --rotate 45
+
+    * napari-decant crop other.zarr -o same.zarr --query box.json
     """
     import napari_decant.archive  # noqa: F401 - registers how archives are opened
-    from napari_decant.images import open_image
     from napari_decant.images.crop import check_target, plan_crop, source_of_image
     from napari_decant.images.crop import crop as cut
 
-    check_target(output)
-    opened = open_image(image, image=inner)
+    if output is not None:
+        check_target(output)
+    elif not dry_run:
+        raise UsageError("say what to write: -o NAME.zarr, -o NAME.ozx or -o NAME.ome.tif")
+    if save_query is not None and not dry_run and not overwrite and os.path.lexists(save_query):
+        raise TargetExists(f"{save_query} exists already; choose another name or use --overwrite")
+    opened = _opened(image, inner)
     try:
         source = source_of_image(opened)
         asked = _Asked(origin, size, physical, rotate, spacing, matrix, shape, query, index, level)
@@ -113,8 +143,6 @@ def crop(
         if dry_run:
             _tell(plan_crop(opened, wanted, dtype=dtype, device=device, memory=limit), json, planned=True)
             return 0
-        if save_query is not None:
-            _save(wanted, source, dtype, save_query, overwrite)
         progress = progress_for(quiet)
         try:
             report = cut(
@@ -132,10 +160,26 @@ def crop(
             )
         finally:
             clear(progress)
+        if save_query is not None:
+            _save(wanted, source, dtype or asked.dtype, save_query, overwrite)
         _tell(report, json, planned=False)
         return 0
     finally:
         opened.close()
+
+
+def _opened(location: str, inner: str | None) -> Image:
+    """Open the image, and say in words of the command line what is wrong with its name."""
+    from napari_decant.images import open_image
+    from napari_decant.stores import local_path
+
+    path = local_path(location)
+    if path is not None and not os.path.lexists(path):
+        raise UsageError(f"{location} does not exist; check the path")
+    try:
+        return open_image(location, image=inner)
+    except ChoiceNeeded as error:
+        raise UsageError(f"{error}, with --image") from error
 
 
 class _Asked:
@@ -183,7 +227,10 @@ class _Asked:
         elif self.matrix is not None:
             rows = [_numbers(row, "--matrix") for row in self.matrix.split(";") if row.strip()]
             extents = [int(n) for n in _numbers(self.shape or "", "--shape")]
-            saved = SavedQuery(SpatialQuery(rows, sampler, "auto"), tuple(extents))
+            try:
+                saved = SavedQuery(SpatialQuery(rows, sampler, "auto"), tuple(extents))
+            except UsageError as error:
+                raise UsageError(f"--matrix and --shape make no query: {error}") from error
             sampler_given = True
         else:
             return self._box(source, sampler)
@@ -265,7 +312,8 @@ def _numbers(text: str, option: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise UsageError(f"{option} is {text!r}; numbers divided by commas belong there") from None
+        hint = "" if text.strip(".,-0123456789 ") == "" else " without units"
+        raise UsageError(f"{option} is {text!r}; numbers{hint}, divided by commas, belong there") from None
 
 
 def _named(text: str | None, names: Sequence[str], option: str, otherwise: Sequence[float]) -> list[float]:
@@ -338,7 +386,8 @@ def _tell(report: CropReport, as_json: bool, *, planned: bool) -> None:
     how = "resampled" if facts.resampled else "voxels copied"
     about = "" if facts.exact else "about "
     reads = (
-        f"{about}{facts.chunks:,} chunks, {human_size(facts.stored_bytes or 0)} to read"
+        f"{about}{facts.chunks:,} chunk{'' if facts.chunks == 1 else 's'},"
+        f" {human_size(facts.stored_bytes or 0)} to read"
         if facts.chunks is not None
         else f"{about}{human_size(facts.decoded_bytes)} to read"
     )

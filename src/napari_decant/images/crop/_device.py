@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from napari_decant.engine import CpuExecutor, CpuLimits
 from napari_decant.errors import DeviceUnavailable, UsageError
+from napari_decant.images._write_zarr_plan import worker_count
 
 if TYPE_CHECKING:
     from napari_decant.engine.cuda import CudaExecutor
@@ -51,7 +52,7 @@ class Computers:
         if device not in DEVICES:
             raise UsageError(f"the device {device!r} is unknown; use one of {', '.join(DEVICES)}")
         self.device = device
-        self._limits = CpuLimits(max_memory_bytes=memory, decode_workers=workers)
+        self._limits = CpuLimits(max_memory_bytes=memory, decode_workers=worker_count(workers))
         self._lock = threading.Lock()
         self._cpu: CpuExecutor | None = None
         self._gpu: CudaExecutor | None = None

@@ -25,7 +25,7 @@ from napari_decant.images.crop._placement import placement_of
 from napari_decant.images.crop._region import WorldMap
 from napari_decant.images.crop._saved import SavedQuery
 from napari_decant.images.crop._source import CropSource, source_of_image
-from napari_decant.images.crop._write import Written, check_target, write_crop
+from napari_decant.images.crop._write import Written, check_target, refuse_source, write_crop
 from napari_decant.ngff import Channel
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.spatial import SizedQuery, SpatialResolution
@@ -165,7 +165,8 @@ def crop(
     Raises
     ------
     UsageError
-        The query does not fit the image, or reaches beyond it with the boundary ``"error"``.
+        The query does not fit the image, or reaches beyond it with the boundary ``"error"``; or the output
+        would replace the image.
     UnsupportedOperation
         The image cannot be queried, or the device not used.
     BudgetExceeded
@@ -180,12 +181,14 @@ def crop(
     opened, owned = _open(image, which)
     limit = memory or _MEMORY
     try:
+        if target is not None:
+            refuse_source(target, opened.uri)
         source = source_of_image(opened)
         sized, saved, kind = _fit(source, query, index, dtype)
         resolution = sized.resolve(source)
         placement = placement_of(source, resolution, WorldMap.physical(source))
         # where a file is written, the writer holds most of the memory
-        share = limit if target is None else max(limit // 4, 64 << 20)
+        share = limit if target is None else _share(source, resolution, limit)
         kept = 0 if source.planned else share // 4  # decoded chunks of arrays that are sliced
         source = source.with_cache(kept)
         with Cutter(share - kept, device=device, workers=workers) as cutter:
@@ -221,12 +224,19 @@ def crop(
             taken = time.monotonic() - begun
             return CropReport(opened.name, facts, placement, saved, made, target, size, taken)
     except BudgetExceeded as error:
-        if error.knob == "max_memory_bytes":
-            raise BudgetExceeded("memory", error.need, error.limit, error.what) from error
+        if error.knob in ("memory", "max_memory_bytes"):  # of a part of it; the user gave the whole
+            raise BudgetExceeded("memory", error.need + limit - error.limit, limit, error.what) from error
         raise
     finally:
         if owned:
             opened.close()
+
+
+def _share(source: CropSource, resolution: SpatialResolution, limit: int) -> int:
+    """Memory for cutting where a file is written: a quarter, or more where chunks are large."""
+    meta = source.levels[resolution.level].array
+    chunks = 6 * meta.chunk_nbytes if meta is not None else 0
+    return max(limit // 4, 64 << 20, min(limit // 2, chunks))
 
 
 def _open(image: Image | str | os.PathLike[str] | Store, which: str | None) -> tuple[Image, bool]:

@@ -121,8 +121,11 @@ class SavedQuery:
             raise FormatError(f"dtype of {where} is no name of a type")
         if not isinstance(axes, list) or not all(isinstance(name, str) for name in axes):
             raise FormatError(f"axes of {where} is no list of names")
-        sampler = _sampler(take(value, "sampler", where, {}), where)
-        return SavedQuery(SpatialQuery(rows, sampler, level), tuple(shape), dtype, tuple(axes))
+        try:
+            sampler = _sampler(take(value, "sampler", where, {}), where)
+            return SavedQuery(SpatialQuery(rows, sampler, level), tuple(shape), dtype, tuple(axes))
+        except UsageError as error:
+            raise UsageError(f"{where} makes no query: {error}") from error
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> SavedQuery:

@@ -196,14 +196,14 @@ def source_of_image(image: Image) -> CropSource:
 def _declared(image: Image) -> list[tuple[str, ArrayMeta | None]]:
     """Path and metadata of each level that is a whole Zarr array, as it is stored; else no metadata."""
     found: list[tuple[str, ArrayMeta | None]] = []
-    for number, level in enumerate(image.levels):
+    for level in image.levels:
         source = level.source
         array = source.array if isinstance(source, ZarrSource) else None
         if array is None or image.ngff is None or image.axes != image.ngff.axes:
             return [(str(i), None) for i in range(len(image.levels))]
         if array.meta.native_dtype != image.dtype or array.meta.shape != level.shape:
             return [(str(i), None) for i in range(len(image.levels))]
-        found.append((array.path or str(number), array.meta))
+        found.append((array.path, array.meta))
     return found
 
 

@@ -22,8 +22,9 @@ from napari_decant.images.crop._saved import SavedQuery
 from napari_decant.images.crop._slabs import Slabs
 from napari_decant.ngff import Axis, Channel, LabelInfo
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
+from napari_decant.stores import local_path
 
-__all__ = ["TARGET_SUFFIXES", "Written", "check_target", "write_crop"]
+__all__ = ["TARGET_SUFFIXES", "Written", "check_target", "refuse_source", "write_crop"]
 
 TARGET_SUFFIXES: Final = (".zarr", ".ozx", ".tif", ".tiff")
 _TIFF_MEMORY: Final = 1 << 30
@@ -83,6 +84,27 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def refuse_source(target: Path, location: str) -> None:
+    """Refuse to write a crop over, into or around the image that it is cut from.
+
+    Parameters
+    ----------
+    target : Path
+    location : str
+        Of the image.
+
+    Raises
+    ------
+    UsageError
+    """
+    path = local_path(location)
+    if path is None:
+        return
+    real, mine = Path(os.path.realpath(path)), Path(os.path.realpath(target))
+    if mine == real or mine in real.parents or (real in mine.parents and real.is_dir()):
+        raise UsageError(f"{target} is the image that is cut, or within it; choose another name")
+
+
 def write_crop(
     target: str | os.PathLike[str],
     array: CropArray,
@@ -118,6 +140,7 @@ def write_crop(
         See `napari_decant.images.write_ome_zarr` and `write_ome_tiff`.
     """
     path = check_target(target)
+    refuse_source(path, array.source.uri)
 
     def tell(event: Progress) -> None:
         progress(Progress("crop", event.done, event.total, event.item, event.unit))
