@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from napari_decant.gui._panel import JobPanel
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -17,3 +19,12 @@ def test_windows_and_panels_come_and_go_in_mid_job(tmp_path: Path, mode: str) ->
     run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert (run.returncode, run.stdout) == (0, "left: [] [] []\n"), run.stderr[-4000:]
     assert "Traceback" not in run.stderr
+
+
+def test_a_panel_that_lacks_something_says_what(desk) -> None:
+    class Half(JobPanel):
+        def start(self) -> None:
+            self.refresh()
+
+    with pytest.raises(TypeError, match="Half is abstract: it lacks add, done, main, options, row_actions"):
+        Half(desk)

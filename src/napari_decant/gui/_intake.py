@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,11 +20,14 @@ __all__ = ["Intake", "paths_of"]
 _NARROW = 44  # in heights of the font
 
 
-class _PanelMeta(type(QWidget), ABCMeta):  # type: ignore[misc]
-    """Lets a widget have abstract methods."""
+def _unwritten(kind: type) -> list[str]:
+    """Abstract methods that a class still has; `ABCMeta` and the metaclass of PySide6 do not go together."""
+    ours = (each for each in kind.__mro__ if each.__module__.startswith(__name__.partition(".")[0]))
+    names = {name for each in ours for name in vars(each)}
+    return sorted(n for n in names if getattr(getattr(kind, n, None), "__isabstractmethod__", False))
 
 
-class Intake(QWidget, metaclass=_PanelMeta):
+class Intake(QWidget):
     """A panel that files are dropped on, picked for, or pasted into.
 
     Parameters
@@ -42,6 +45,8 @@ class Intake(QWidget, metaclass=_PanelMeta):
     handed = Signal(str, list)  # paths that another panel is for
 
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
+        if lacking := _unwritten(type(self)):
+            raise TypeError(f"{type(self).__name__} is abstract: it lacks {', '.join(lacking)}")
         super().__init__(parent)
         self.setObjectName("decantPanel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
