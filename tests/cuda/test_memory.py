@@ -260,3 +260,16 @@ def test_both_ways_of_auto_keep_to_one_limit_and_count_a_use_once(gpu):
         before = CPU.stats().uses
         CPU.run(plan)
         assert made.stats().uses == CPU.stats().uses - before == len(plan.use_chunk)
+
+
+def test_a_chunk_too_large_for_the_staging_is_left_to_the_cpu(gpu):
+    """The CPU decodes it into place; if that does not fit either, its own error says so."""
+    data = np.arange(1, 48**3 + 1, dtype="u4").reshape(48, 48, 48)
+    plan = plan_of(turned(rewritten(data, chunks=(48, 48, 48)), (20, 20, 20)))
+    made, _ = choose_executor("auto", cpu_limits=CpuLimits(max_memory_bytes=1600 << 10, decode_workers=1))
+    with made:
+        same_bytes(made.run(plan)[0], CPU.run(plan)[0])
+        assert "staging one decoded chunk" in made.troubles[0]
+    tiny, _ = choose_executor("auto", cpu_limits=CpuLimits(max_memory_bytes=600 << 10, decode_workers=1))
+    with tiny, pytest.raises(BudgetExceeded, match="max_memory_bytes"):
+        tiny.run(plan)

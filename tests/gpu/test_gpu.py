@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.crop.helpers import image_in_memory
+from tests.crop.test_geometry import agrees as assert_lies_there
 from tests.cuda.test_conversion import PAIRS, hard_values
 from tests.support.cuda import (
     CPU,
@@ -21,10 +23,15 @@ from tests.support.cuda import (
     values,
 )  # fmt: skip
 from tests.support.engine import crop, files_of, ramp
+from tests.support.placing import expected
+from tests.support.placing import scenes as scenes_in_space
 
 from napari_decant.engine import BatchSpec, ChunkPlanner, Pipeline, QueueLimits
 from napari_decant.engine.cuda import CudaExecutor, CudaLimits
 from napari_decant.errors import BudgetExceeded, DeviceUnavailable, FormatError
+from napari_decant.images.crop import Region, WorldMap, place, source_of_image
+from napari_decant.images.crop import crop as cut_region
+from napari_decant.spatial import Sampler
 
 
 @settings(deadline=None, max_examples=200)
@@ -132,3 +139,24 @@ def test_limits_and_damage_are_told(executor):
     files["c/1/1"] = files["c/1/1"][:-3]
     with pytest.raises(FormatError):
         executor.run(plan_of(turned(held(files, "yx"), (18, 14))))
+
+
+@settings(deadline=None, max_examples=100)
+@given(scene=scenes_in_space())
+def test_any_turned_box_of_any_image_holds_what_lies_there(executor, scene):
+    resolution = scene.sized.resolve(scene.source)
+    wanted, unsure = expected(scene, resolution)
+    assert_lies_there(executor.run(plan_of(resolution))[0], wanted, unsure)
+
+
+@pytest.mark.parametrize("kind", ["nearest", "linear"])
+def test_the_crop_tools_way_takes_the_gpu_and_gives_the_same(executor, kind):
+    held_image = image_in_memory([values((64, 96, 128), "u2")], "zyx", (2.0, 0.5, 0.5), chunks=(16, 32, 32))
+    source = source_of_image(held_image)
+    region = Region((60.0, 24.0, 32.0), (40.0, 20.0, 24.0), (20.0, -15.0, 40.0))
+    query = place(region, source, WorldMap.physical(source), sampler=Sampler(kind, "constant", 3.0))
+    wanted = cut_region(held_image, query, device="cpu")
+    made = cut_region(held_image, query, memory=64 << 20)
+    assert made.facts.device == executor.device.name
+    assert made.facts.warnings == ()
+    np.testing.assert_array_equal(made.array, wanted.array)

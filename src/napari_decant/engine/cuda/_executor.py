@@ -182,7 +182,7 @@ class CudaExecutor(Executor):
         try:
             return self._run(plan, dtype, out, cancel)
         except (DeviceUnavailable, BudgetExceeded) as error:
-            if self.fallback is None or (isinstance(error, BudgetExceeded) and error.knob != _DEVICE_KNOB):
+            if self.fallback is None:
                 raise
             self._tell(error)
         return self.fallback.run(plan, dtype=dtype, out=out, cancel=cancel)
