@@ -11,7 +11,7 @@ DISPLAYED := $(PYTHON) scripts/with_display.py
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready demo test test-long lint style types contracts manifest schema docs bench screenshots format clean
+.PHONY: help ready demo test test-long lint style types contracts manifest schema docs bench screenshots trial format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -55,6 +55,9 @@ bench: ready ## run the benchmarks
 screenshots: ready ## make the pictures of the documentation from the running program
 	@$(DISPLAYED) $(PYTHON) scripts/screenshots.py $(ARGS)
 	@$(DISPLAYED) $(PYTHON) scripts/crop_pictures.py $(ARGS)
+
+trial: ready ## try the window with mouse and keyboard, as a new user does
+	@$(PYTHON) scripts/trial_window.py $(ARGS)
 
 format: ready ## put the code into the project's style
 	@$(BIN)/ruff check --fix

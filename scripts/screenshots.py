@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import tifffile
-from qtpy.QtCore import QPoint
-from qtpy.QtGui import QImage, QPainter, QPixmap
+from qtpy.QtCore import QPoint, QRect
+from qtpy.QtGui import QColor, QImage, QPainter, QPixmap
 from qtpy.QtWidgets import QApplication, QWidget
 
 from napari_decant._resources import sample_path
@@ -68,8 +68,12 @@ class Studio:
         picture: QPixmap = self.window.grab()
         if over is not None:
             painter = QPainter(picture)
+            painter.fillRect(self.window.rect(), QColor(0, 0, 0, 90))  # as if it were behind
             origin = self.window.rect().center() - over.rect().center()
-            painter.drawPixmap(QPoint(max(0, origin.x()), max(0, origin.y())), over.grab())
+            place = QRect(QPoint(max(0, origin.x()), max(0, origin.y())), over.size())
+            painter.drawPixmap(place.topLeft(), over.grab())
+            painter.setPen(self.desk.look.color("border"))
+            painter.drawRect(place)
             painter.end()
         save(picture.toImage(), self.folder / f"window-{name}-{self.suffix}.png")
 
@@ -129,6 +133,8 @@ def pack(studio: Studio) -> Path:
     studio.shoot("pack-options")
     panel.form.toggle.click()
     window.resize(*NARROW)
+    studio.pause()
+    window.resize(*NARROW)  # now that everything stands in one column
     studio.shoot("pack-narrow")
     window.resize(*SIZE)
     panel.remove(list(panel.rows.root.children))
@@ -266,10 +272,29 @@ def export(studio: Studio, packed: Path) -> None:
     studio.shoot("export-done")
 
 
-def main(folder: Path) -> None:
+def check(studio: Studio, packed: Path) -> None:
+    """Every state of the panel that checks."""
+    window, panel = studio.window, studio.window.check
+    window.tabs[5].click()
+    studio.shoot("check-empty")
+    panel.add([studio.files / "exported", packed / "cell_00.tif.zarr.zip"])
+    studio.settle(panel)
+    panel.footer.main.click()
+    studio.settle(panel)
+    first, *_, archive = panel.rows.root.children
+    panel.table.setExpanded(panel.rows.index_of(first), False)
+    broken = archive.children[0]
+    panel.table.setCurrentIndex(panel.rows.index_of(broken))
+    studio.shoot("check-done")
+
+
+def main(folder: Path, zoom: float) -> None:
     """Make all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     app = QApplication.instance() or QApplication(sys.argv[:1])
+    font = app.font()
+    font.setPointSizeF(font.pointSizeF() * zoom)
+    app.setFont(font)
     for dark in (False, True):
         with files() as experiment:
             studio = Studio(app, folder, experiment, dark)
@@ -278,6 +303,7 @@ def main(folder: Path) -> None:
             restore(studio, packed)
             inspect(studio, packed)
             export(studio, packed)
+            check(studio, packed)
             studio.close()
     made = sorted(folder.glob("window-*.png"))
     size = sum(path.stat().st_size for path in made)
@@ -289,4 +315,6 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "images")
-    main(parser.parse_args().folder)
+    parser.add_argument("--font", type=float, default=1.0, help="size of the font: 1.5 is 150 %%")
+    arguments = parser.parse_args()
+    main(arguments.folder, arguments.font)

@@ -53,7 +53,7 @@ class DeleteDialog(QDialog):
         self._batch: Batch | None = None
         self._jobs: dict[int, BatchRow] = {}
         self._rows: dict[str, Row] = {}
-        self.setStyleSheet(style_sheet(desk.look.theme))
+        self.setStyleSheet(style_sheet(desk.look.theme, self.font()))
         self._build()
         desk.bridge.changed.connect(self._on_job)
         self._refresh()

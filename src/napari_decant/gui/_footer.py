@@ -86,6 +86,8 @@ class Footer(QWidget):
         self.main.setText(text)
         self.main.setAccessibleName(text)
         self.main.setToolTip(f"{tip} (Ctrl+Return)" if enabled else tip)
+        if not enabled and self.main.hasFocus():  # Qt would hand the focus to any button, which Space clicks
+            self.parentWidget().setFocus()
         self.main.setEnabled(enabled)
         self.main.setShortcut("Ctrl+Return")  # a button forgets it when its text changes
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QEvent, Qt, Signal
 from qtpy.QtGui import QGuiApplication, QKeySequence
 from qtpy.QtWidgets import QFileDialog, QVBoxLayout, QWidget
 
@@ -54,6 +54,7 @@ class Intake(QWidget):
         self.setAcceptDrops(True)
         self.desk, self.look = desk, desk.look
         self._narrow: bool | None = None
+        self._styled = 0.0
         title, text, short = self.DROP
         self.drop = DropArea(self.look, title, text, short, self.ways_in())
         self._news = QVBoxLayout()
@@ -83,7 +84,13 @@ class Intake(QWidget):
         return bool(paths)
 
     def _restyle(self) -> None:
-        self.setStyleSheet(style_sheet(self.look.theme))
+        self._styled = self.font().pointSizeF()
+        self.setStyleSheet(style_sheet(self.look.theme, self.font()))
+
+    def changeEvent(self, event: Any) -> None:  # noqa: N802
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and self.font().pointSizeF() != self._styled:
+            self._restyle()  # as in napari, which sets the size when the panel is docked
 
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         narrow = self.width() < _NARROW * self.fontMetrics().height()

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from psygnal import EmissionInfo
 from qtpy.QtCore import QSize, Qt, Signal
-from qtpy.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLineEdit,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 from superqt import QElidingLabel
 
 from napari_decant.gui._settings import Settings
@@ -154,6 +163,10 @@ class Options(QWidget):
             own.setAccessibleName(field.label)
             for part in own.findChildren(QWidget):
                 part.setToolTip(field.tip)
+            for button in own.findChildren(QPushButton):
+                button.setProperty("side", "true")
+                button.setText("Choose…")
+                button.setAccessibleName(f"Choose: {field.label}")
             lines = own.findChildren(QLineEdit) if not isinstance(own, QLineEdit) else [own]
             for line in lines if field.placeholder else []:
                 line.setPlaceholderText(field.placeholder)

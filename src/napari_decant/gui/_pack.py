@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,12 @@ from napari_decant.gui._panel import Summary
 from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
 from napari_decant.gui._settings import Settings
-from napari_decant.gui._widgets import Action
+from napari_decant.gui._widgets import Action, Notice
 from napari_decant.gui._words import becomes_text, count, reason_text, size_text
 from napari_decant.gui.jobs import Batch, Job, JobState, LeftOut, Planned, Task
 
 if TYPE_CHECKING:
-    from napari_decant.archive import BatchRow
+    from napari_decant.archive import BatchRow, PlanRow
 
 __all__ = ["PackPanel"]
 
@@ -68,6 +69,7 @@ class PackPanel(PlanningPanel):
 
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
         self._known: set[Path] = set()
+        self._question: Notice | None = None
         super().__init__(desk, parent)
 
     def options(self) -> Options:
@@ -127,11 +129,11 @@ class PackPanel(PlanningPanel):
             },
         )
         what = paths[0].name if len(paths) == 1 else count(len(paths), "dropped item")
-        found = 0
+        found: list[PlanRow] = []
 
         def planned(part: Any) -> None:
-            nonlocal found
-            found += 0 if isinstance(part, LeftOut) else len(part)
+            if not isinstance(part, LeftOut):
+                found.extend(planned.row for planned in part)
             self._planned(part)
 
         self.look_at(task, f"Looking at {what}", planned, lambda job: self._looked(paths, found))
@@ -183,12 +185,32 @@ class PackPanel(PlanningPanel):
         else:
             self.note(f"{first} holds no TIFF files. Choose another folder, or add its files themselves.")
 
-    def _looked(self, paths: Sequence[Path], found: int) -> None:
-        if len(paths) == 1 and found > 1 and not self.desk.settings.series:
-            self.note(
-                f"Are the {found:,} files in {paths[0].name} one series?",
-                Action("Make one image of them", "series", "One archive for the folder", self._as_series),
+    def _looked(self, paths: Sequence[Path], found: Sequence[PlanRow]) -> None:
+        """Ask whether files that are alike belong together, where most of a folder's are."""
+        if len(paths) != 1 or self.desk.settings.series:
+            return
+        kinds = Counter(
+            (row.source.parent, row.axes, row.shape, row.dtype) for row in found if row.mode == "byte-exact"
+        )
+        alike = {kind: number for kind, number in kinds.items() if number > 1}
+        folders = {folder for folder, *_ in alike}
+        if 2 * sum(alike.values()) <= len(found):
+            return
+        if len(folders) == 1:
+            (folder,) = folders
+            number = sum(row.source.parent == folder for row in found)
+            words = f"Are the {number:,} files in {folder.name} one series?", "Make one image of them"
+        else:
+            words = (
+                f"Are the files of each of {len(folders):,} folders one series?",
+                "Make one image a folder",
             )
+        act = Action(words[1], "series", "One archive for each folder", self._as_series)
+        self._question = self.note(words[0], act)
+        self._question.closed.connect(self._answered)
+
+    def _answered(self) -> None:
+        self._question = None
 
     def _as_series(self) -> None:
         self.desk.settings.series = True
@@ -233,6 +255,8 @@ class PackPanel(PlanningPanel):
 
     def pack(self, rows: Sequence[Row]) -> None:
         """Pack some rows."""
+        if self._question is not None:  # what is packed file by file is no series
+            self._question.put_away()
         settings = self.desk.settings
         options = {
             "codec": settings.codec,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from qtpy.QtGui import QFont, QFontInfo
+
 from napari_decant.gui._theme import Theme, icon_file, mix
 
 __all__ = ["style_sheet"]
 
 
-def style_sheet(theme: Theme) -> str:
+def style_sheet(theme: Theme, font: QFont) -> str:
     """Style sheet for the root widget of a panel.
 
-    Only what is ours is styled; buttons, fields and boxes keep the look of the program around them.
-    Lengths are in em, so that everything grows with the font.
+    Only what is ours is styled; buttons and boxes elsewhere keep the look of the program around them.
+    Lengths are in em and titles a multiple of ``font``, so that everything grows with it.
     """
     t = theme
+    title, large = (f"{round(factor * QFontInfo(font).pointSizeF(), 1)}pt" for factor in (1.35, 1.6))
     pressed = mix(t.accent, "#000000", 0.15)
     hovered = mix(t.accent, "#ffffff" if t.dark else "#000000", 0.12)
     faint = mix(t.surface, t.accent, 0.10)
@@ -21,7 +24,9 @@ def style_sheet(theme: Theme) -> str:
     wrong = mix(t.surface, t.bad, 0.12)
     edge = mix(t.muted, t.surface, 0.3)
     kind = "dark" if t.dark else "light"
-    check, partly = (icon_file(f"{name}-{kind}").as_posix() for name in ("check", "partly"))
+    check, partly, down, up, on, off = (
+        icon_file(f"{name}-{kind}").as_posix() for name in ("check", "partly", "down", "up", "on", "off")
+    )
     return f"""
 #decantPanel, #decantPage {{ background: {t.window}; color: {t.text}; }}
 #decantPanel QLabel, #decantCard QLabel {{ background: transparent; color: {t.text}; }}
@@ -32,10 +37,10 @@ def style_sheet(theme: Theme) -> str:
 #decantDrop {{ background: {t.surface}; border: 2px dashed {t.border}; border-radius: 10px; }}
 #decantDrop[hot="true"] {{ border-color: {t.accent}; background: {faint}; }}
 #decantDrop[strip="true"] {{ border-width: 1px; border-radius: 6px; }}
-#decantDrop QLabel#dropTitle {{ font-size: 15pt; }}
+#decantDrop QLabel#dropTitle {{ font-size: {large}; }}
 
 #decantCard {{ background: {t.surface}; border: 1px solid {t.border}; border-radius: 10px; }}
-QLabel#cardTitle {{ font-size: 13pt; font-weight: 600; }}
+QLabel#cardTitle {{ font-size: {title}; font-weight: 600; }}
 #decantNotice {{ background: {faint}; border: 1px solid {mix(t.border, t.accent, 0.5)}; border-radius: 6px; }}
 #decantNotice[kind="warn"] {{ background: {warned}; border-color: {mix(t.border, t.warn, 0.5)}; }}
 #decantNotice[kind="bad"] {{ background: {wrong}; border-color: {mix(t.border, t.bad, 0.5)}; }}
@@ -45,7 +50,7 @@ QTreeView#decantTable {{
     background: {t.surface}; color: {t.text}; border: 1px solid {t.border}; border-radius: 6px; outline: 0;
     alternate-background-color: {t.surface};
 }}
-QTreeView#decantTable::item {{ padding: 0.25em 0.3em; border: 0; border-bottom: 1px solid {t.raised}; }}
+QTreeView#decantTable::item {{ padding: 0.25em 0.3em; border: 0; }}
 QTreeView#decantTable::item:hover {{ background: {t.hover}; }}
 QTreeView#decantTable::item:selected {{ background: {t.selection}; color: {t.text}; }}
 QTreeView#decantTable QHeaderView {{ background: {t.surface}; }}
@@ -87,12 +92,30 @@ QToolButton[flat="true"] {{
 QToolButton[flat="true"]:hover {{ background: {t.hover}; }}
 QToolButton[flat="true"]:focus {{ border-color: {t.accent}; }}
 
+QPushButton[main="true"], QPushButton[main="danger"], QPushButton[side="true"], QToolButton[flat="true"],
+QToolButton#decantTab {{ icon-size: 1.15em; }}
+
 #decantPanel QLineEdit, #decantPage QLineEdit {{
     background: {t.surface}; color: {t.text}; border: 1px solid {t.border}; border-radius: 5px;
     padding: 0.25em 0.4em;
 }}
 #decantPanel QLineEdit:focus, #decantPage QLineEdit:focus {{ border-color: {t.accent}; }}
-#decantPanel QSpinBox QLineEdit, #decantPanel QComboBox QLineEdit {{ border: 0; padding: 0; }}
+#decantForm QComboBox, #decantForm QAbstractSpinBox {{
+    background: {t.surface}; color: {t.text}; border: 1px solid {t.border}; border-radius: 5px;
+    padding: 0.25em 0.4em; min-height: 1.15em;
+}}
+#decantForm QComboBox:focus, #decantForm QAbstractSpinBox:focus {{ border-color: {t.accent}; }}
+#decantForm QComboBox::drop-down {{ background: transparent; border: 0; width: 1.8em; }}
+#decantForm QAbstractSpinBox::up-button, #decantForm QAbstractSpinBox::down-button {{
+    background: transparent; border: 0; width: 1.8em; subcontrol-origin: border;
+}}
+#decantForm QAbstractSpinBox::up-button {{ subcontrol-position: top right; }}
+#decantForm QAbstractSpinBox::down-button {{ subcontrol-position: bottom right; }}
+#decantForm QComboBox::down-arrow, #decantForm QAbstractSpinBox::down-arrow {{
+    image: url("{down}"); width: 0.8em; height: 0.8em;
+}}
+#decantForm QAbstractSpinBox::up-arrow {{ image: url("{up}"); width: 0.8em; height: 0.8em; }}
+#decantPanel QAbstractSpinBox QLineEdit, #decantPanel QComboBox QLineEdit {{ border: 0; padding: 0; }}
 #decantPanel QCheckBox, #decantPage QCheckBox, #decantPage QRadioButton {{
     background: transparent; color: {t.text}; spacing: 0.5em;
 }}
@@ -104,12 +127,8 @@ QTreeView#decantTable::indicator {{
 QTreeView#decantTable::indicator:checked {{
     background: {t.accent}; border-color: {t.accent}; image: url("{check}");
 }}
-#decantPage QRadioButton::indicator {{
-    width: 0.9em; height: 0.9em; background: {t.surface}; border: 1px solid {edge}; border-radius: 0.5em;
-}}
-#decantPage QRadioButton::indicator:checked {{
-    width: 0.4em; height: 0.4em; background: {t.surface}; border: 0.28em solid {t.accent};
-}}
+#decantPage QRadioButton::indicator {{ width: 1.15em; height: 1.15em; image: url("{off}"); }}
+#decantPage QRadioButton::indicator:checked {{ image: url("{on}"); }}
 #decantPage QRadioButton:focus {{ color: {t.accent}; }}
 QTreeView#decantTable::indicator:indeterminate {{
     background: {t.accent}; border-color: {t.accent}; image: url("{partly}");

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from qtpy.QtCore import QPoint, QSize, Qt, Signal
-from qtpy.QtGui import QKeySequence
+from qtpy.QtCore import QModelIndex, QPoint, QSize, Qt, Signal
+from qtpy.QtGui import QKeySequence, QPainter
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
 from napari_decant.gui._row import Row
@@ -15,7 +15,7 @@ from napari_decant.gui._tree import ROW, RowDelegate, RowModel
 
 __all__ = ["Table"]
 
-_SAMPLES = {"size": "99.9 MB", "packed": "~ 99.9 MB", "state": "written, read back"}
+_SAMPLES = {"size": "999 bytes", "packed": "~ 99.9 MB", "state": "written, read back"}
 
 
 class Table(QTreeView):
@@ -59,6 +59,7 @@ class Table(QTreeView):
         header.setMinimumSectionSize(self.fontMetrics().height() * 2)
         header.setToolTip("Click to sort")
         self.selectionModel().currentChanged.connect(lambda *_: self.row_chosen.emit(self.current()))
+        self._look = look
         look.changed.connect(self.viewport().update)
         self.set_narrow(False)
 
@@ -79,6 +80,14 @@ class Table(QTreeView):
     def resizeEvent(self, event: Any) -> None:  # noqa: N802
         super().resizeEvent(event)
         self._fit()
+
+    def drawRow(self, painter: QPainter, option: Any, index: QModelIndex) -> None:  # noqa: N802
+        super().drawRow(painter, option, index)
+        if self._delegate.narrow:
+            self._delegate.paint_below(painter, option, index.siblingAtColumn(0))
+        # Below the whole row: a style sheet's line would leave out where branches are drawn.
+        painter.setPen(self._look.color("raised"))
+        painter.drawLine(option.rect.bottomLeft(), option.rect.bottomRight())
 
     def _fit(self) -> None:
         """Numbers and states get what they need; names and what becomes of them share the rest."""

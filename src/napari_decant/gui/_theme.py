@@ -133,7 +133,9 @@ class Look(QObject):
         if key not in self._icons:
             icon = QIcon()
             for size in _SIZES:
-                icon.addPixmap(self._pixmap(name, role, size), QIcon.Mode.Normal)
+                pixmap = self._pixmap(name, role, size)
+                for mode in (QIcon.Mode.Normal, QIcon.Mode.Selected):  # Qt would tint those of chosen rows
+                    icon.addPixmap(pixmap, mode)
                 icon.addPixmap(self._pixmap(name, "border", size), QIcon.Mode.Disabled)
             self._icons[key] = icon
         return self._icons[key]

@@ -288,19 +288,28 @@ class RowDelegate(QStyledItemDelegate):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex) -> None:
         row: Row = index.data(ROW)
         key = self._key(index)
+        if self.narrow and key == "name":
+            self._paint_name(painter, option, index, row)
+            return
+        if self.narrow:  # beside the name, above the line for the rest
+            self._background(painter, option, index, icon=False)
+            option = QStyleOptionViewItem(option)
+            height = option.fontMetrics.height()
+            option.rect.setTop(option.rect.center().y() - height)
+            option.rect.setHeight(height)
         if key == "state" and row.mark is Mark.RUNNING:
             self._paint_bar(painter, option, index, row)
-        elif key == "name" and self.narrow:
-            self._paint_two_lines(painter, option, index, row)
         else:
             super().paint(painter, option, index)
 
     def _background(
-        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex, *, icon: bool = True
     ) -> QStyleOptionViewItem:
         """Draw everything but the text, and return the option."""
         full = QStyleOptionViewItem(option)
         self.initStyleOption(full, index)
+        if not icon:
+            full.features &= ~QStyleOptionViewItem.ViewItemFeature.HasDecoration
         text, full.text = full.text, ""
         style = full.widget.style() if full.widget is not None else QApplication.style()
         style.drawControl(QStyle.ControlElement.CE_ItemViewItem, full, painter, full.widget)
@@ -332,23 +341,42 @@ class RowDelegate(QStyledItemDelegate):
         painter.drawText(rect.adjusted(pad, 0, -pad, 0), int(_RIGHT), words)
         painter.restore()
 
-    def _paint_two_lines(
+    def _paint_name(
         self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex, row: Row
     ) -> None:
         full = self._background(painter, option, index)
-        style = full.widget.style() if full.widget is not None else QApplication.style()
-        full.features |= QStyleOptionViewItem.ViewItemFeature.HasDisplay
-        area = style.subElementRect(QStyle.SubElement.SE_ItemViewItemText, full, full.widget)
-        metrics = full.fontMetrics
-        left = area.left() + metrics.horizontalAdvance(" ")
-        width = full.rect.right() - left - metrics.horizontalAdvance(" ")
-        height = metrics.height()
-        top = full.rect.center().y() - height
-        sizes = " > ".join(words for words in (row.size_words, row.packed_words) if words)
-        below = ", ".join(words for words in (row.what, sizes) if words)
+        height, left = full.fontMetrics.height(), self._text_left(full)
+        place = QRect(left, full.rect.center().y() - height, full.rect.right() - left, height)
+        self._paint_line(painter, place, row.name, "text", Qt.TextElideMode.ElideMiddle)
+
+    def paint_below(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex) -> None:
+        """Draw the rest of a narrow row, below its name and state; ``option.rect`` is that of the row."""
+        row: Row = index.data(ROW)
+        first = QStyleOptionViewItem(option)
+        first.rect = option.widget.visualRect(index)
+        self.initStyleOption(first, index)
+        space = option.fontMetrics.horizontalAdvance(" ")
+        left, top = self._text_left(first), first.rect.center().y()
+        place = QRect(left, top, option.rect.right() - left - space, option.fontMetrics.height())
+        sizes = " \N{RIGHTWARDS ARROW} ".join(words for words in (row.size_words, row.packed_words) if words)
+        sizes = f", {sizes}" if row.what and sizes else sizes
+        room = place.width() - option.fontMetrics.horizontalAdvance(sizes)
+        what = option.fontMetrics.elidedText(row.what, Qt.TextElideMode.ElideRight, room)
+        self._paint_line(painter, place, what + sizes, "muted", Qt.TextElideMode.ElideRight)
+
+    @staticmethod
+    def _text_left(option: QStyleOptionViewItem) -> int:
+        """Where the text of an item begins."""
+        style = option.widget.style() if option.widget is not None else QApplication.style()
+        option.features |= QStyleOptionViewItem.ViewItemFeature.HasDisplay
+        area = style.subElementRect(QStyle.SubElement.SE_ItemViewItemText, option, option.widget)
+        return int(area.left() + option.fontMetrics.horizontalAdvance(" "))
+
+    def _paint_line(
+        self, painter: QPainter, place: QRect, text: str, role: str, elide: Qt.TextElideMode
+    ) -> None:
         painter.save()
-        for text, role, y in ((row.name, "text", top), (below, "muted", top + height)):
-            painter.setPen(self._look.color(role))
-            line = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, width)
-            painter.drawText(QRect(left, y, width, height), int(Qt.AlignmentFlag.AlignVCenter), line)
+        painter.setPen(self._look.color(role))
+        line = painter.fontMetrics().elidedText(text, elide, place.width())
+        painter.drawText(place, int(Qt.AlignmentFlag.AlignVCenter), line)
         painter.restore()
