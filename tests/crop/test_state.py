@@ -5,13 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from tests.crop.helpers import blob, image_in_memory, mean_pyramid
 
 from napari_decant.gui.crop import Intent, LayerFacts, changed, preview_of, resolve
+from napari_decant.gui.crop._make import cut_pictures, files_of
+from napari_decant.gui.crop._preview import preview_share
+from napari_decant.gui.crop._resolve import in_mode
 from napari_decant.images.crop import Cutter, Region, WorldMap, source_of_arrays, source_of_image
+from napari_decant.progress import CancelToken
 
 SCALE = (2.0, 0.5, 0.5)
 
@@ -208,3 +214,54 @@ def test_the_state_needs_no_qt():
         ).stdout.strip()
         == "[]"
     )
+
+
+def test_another_kind_of_region_keeps_what_it_can():
+    layers = [facts()]
+    plane = in_mode(resolve(wish(), layers), "plane", None)
+    assert plane.region.size == (0.5, 8.0, 12.0)  # one voxel of the finest axis
+    assert plane.grid == "isotropic"
+    assert resolve(plane, layers).cuts[0].shape[0] == 1
+    again = in_mode(resolve(plane, layers), "box", box(size=(64.0, 4.0, 4.0)))
+    assert again.region.size == (64.0, 8.0, 12.0)
+    assert in_mode(resolve(wish(region=None), layers), "box", box()).region == box()
+    assert in_mode(resolve(wish(), layers), "whole", None).region == box()
+
+
+def test_a_picture_of_an_image_without_levels_shows_its_middle_only():
+    class Lazy:
+        shape, dtype, ndim, size = (1 << 15, 1 << 15), np.dtype("u2"), 2, 1 << 30
+        asked: ClassVar[list[int]] = []
+
+        def __getitem__(self, key):
+            made = np.ones([k.stop - k.start for k in key], "u2")
+            self.asked.append(made.nbytes)
+            return made
+
+    source = source_of_arrays([Lazy()], "yx", name="lazy")
+    layer = LayerFacts("lazy", "lazy", source, WorldMap.physical(source))
+    snapshot = resolve(Intent(layers=("lazy",), mode="whole"), [layer])
+    with Cutter(1 << 30) as cutter:
+        pictures = cut_pictures(cutter, snapshot, 256, CancelToken())
+    assert 0 < pictures.share < 0.2
+    assert sum(Lazy.asked) < 40 << 20
+    assert pictures.planes[0][1].shape == (256, 256)
+    assert preview_share(resolve(wish(), [facts()])) == 1.0
+
+
+def test_channels_become_one_file_in_their_order_whatever_that_of_the_layers():
+    planes = np.stack([blob((32, 32), (10.0, 10.0), 3.0)] * 3)
+    source = source_of_arrays([planes], "cyx", name="cells")
+    layers = [
+        LayerFacts(n, f"cells - {n}", source, WorldMap.physical(source), fixed={"c": (n, n + 1)})
+        for n in (2, 1, 0)
+    ]
+    region = Region((15.5, 15.5), (8.0, 8.0), (0.0,))
+    snapshot = resolve(Intent(layers=(0, 1, 2), region=region), layers)
+    (job,) = files_of(snapshot, Path("out.zarr"))
+    assert job.cut.resolution.shape == (3, 8, 8)
+    apart = resolve(Intent(layers=(0, 2), region=region), layers)
+    assert [job.target.name for job in files_of(apart, Path("a/out.ome.tif"))] == [
+        "out cells - 0.ome.tif",
+        "out cells - 2.ome.tif",
+    ]

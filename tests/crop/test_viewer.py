@@ -304,14 +304,14 @@ def test_depth_is_set_by_numbers_keys_and_the_slider_shows_it(viewer, qtbot, too
     assert result.data.shape[0] == 5
     first = (result.translate[0] - ORIGIN[0]) / SCALE[0]
     assert first == pytest.approx(round(first))
-    # the outline is there only where the box is
+    # the outline is faint where the box is not
     lines = boxes(viewer)[0]
     viewer.dims.set_point(0, 24.0)
     settle(viewer, 0.05)
-    assert len(lines.data) == 4
+    assert (len(lines.data), lines.opacity) == (4, 1.0)
     viewer.dims.set_point(0, 0.0)
     settle(viewer, 0.05)
-    assert len(lines.data) == 0
+    assert (len(lines.data), lines.opacity) == (4, 0.35)
 
 
 def test_what_cannot_be_done_is_said_beside_its_control(viewer, qtbot, tool):
@@ -411,12 +411,12 @@ def test_cancelling_while_files_are_written_leaves_nothing_at_any_point(viewer, 
             if len(events) > steps:
                 widget.cancel()
 
-        widget._work.progressed.connect(cancel_then)
+        widget.runner.bench.progressed.connect(cancel_then)
         widget.save_to(tmp_path / "crop.zarr")
         if steps == 0:
             widget.cancel()
         qtbot.waitUntil(lambda: not widget.busy, timeout=20_000)
-        widget._work.progressed.disconnect(cancel_then)
+        widget.runner.bench.progressed.disconnect(cancel_then)
         there = sorted(path.name for path in tmp_path.iterdir())
         if "Cancelled" in widget.footer.notice.text:
             ended.add("cancelled")

@@ -305,3 +305,13 @@ def test_crops_of_channels_cover_their_sources_and_are_no_brighter(viewer, qtbot
     after = viewer.screenshot(canvas_only=True, flash=False).astype(int)
     # where a pixel of the screen lies between two of the image, either may be taken
     assert (np.abs(after - before).max(axis=-1) > 1).mean() < 1e-3
+
+
+def test_a_file_that_a_layer_is_read_from_is_never_replaced(viewer, qtbot, tool, tmp_path):
+    volume(viewer, tmp_path)
+    widget = tool()
+    before = {path: path.read_bytes() for path in (tmp_path / "cells.zarr").rglob("*") if path.is_file()}
+    widget.save_to(tmp_path / "cells.zarr", overwrite=True)
+    assert not widget.busy
+    assert "read from" in widget.footer.notice.text
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

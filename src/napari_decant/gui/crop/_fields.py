@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qtpy.QtCore import QSignalBlocker, Signal
+from qtpy.QtCore import QSignalBlocker, QSize, Signal
 from qtpy.QtWidgets import QDoubleSpinBox, QGridLayout, QSizePolicy, QWidget
 
 from napari_decant.gui._widgets import label
@@ -32,9 +32,16 @@ class Number(QDoubleSpinBox):
         self.setKeyboardTracking(False)
         self.setAccessibleName(name)
         self.setToolTip(name)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self.setMinimumWidth(self.fontMetrics().averageCharWidth() * 9)
+        self.setSizePolicy(QSizePolicy.Policy.MinimumExpanding, QSizePolicy.Policy.Fixed)
         self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """Wide enough for seven digits, not for the largest number there is."""
+        return QSize(self.fontMetrics().averageCharWidth() * 9, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """See `sizeHint`."""
+        return self.sizeHint()
 
     def textFromValue(self, value: float) -> str:  # noqa: N802
         """Six significant digits, none that says nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,6 +60,9 @@ class Host(Protocol):
 
     def add(self, made: Sequence[Made]) -> Sequence[str]:
         """Add crops as layers; return what the user should know, a sentence each."""
+
+    def check_target(self, target: Path) -> None:
+        """Raise `UsageError` where the program reads from a file that would be written."""
 
     def describe(self, cut: Cut, placement: Placement) -> Written:
         """What a file says of a crop."""

@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from qtpy.QtCore import QSignalBlocker, Signal
-from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QComboBox,
+    QDoubleSpinBox,
+    QGridLayout,
+    QHBoxLayout,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 from superqt import QElidingLabel
 
 from napari_decant.gui._theme import Look
@@ -87,7 +95,7 @@ class OutputForm(QWidget):
             self.problems[control] = said
         layout.setColumnStretch(1, 1)
         for number in (self.pitch, self.fill):
-            number.setFixedWidth(self.fontMetrics().averageCharWidth() * 12)
+            number.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
             number.valueChanged.connect(lambda: self.edited.emit())
 
     def _combo(self, name: str, items: Sequence[str]) -> QComboBox:

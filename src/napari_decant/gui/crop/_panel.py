@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,28 +10,26 @@ from typing import Any, Final
 from qtpy.QtCore import QEvent, QSize, Qt, QTimer
 from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from napari_decant.errors import DecantError, TargetExists
+from napari_decant.errors import DecantError
 from napari_decant.gui._style import style_sheet
 from napari_decant.gui._theme import Look
 from napari_decant.gui.crop._dialogs import ask_query, ask_query_target, ask_target
 from napari_decant.gui.crop._footer import CropFooter
 from napari_decant.gui.crop._form import MODES, CropForm
-from napari_decant.gui.crop._host import Host, Made
+from napari_decant.gui.crop._host import Host
 from napari_decant.gui.crop._make import (
     Facts,
     Pictures,
-    cut_layers,
     cut_pictures,
-    files_of,
     fits,
     measure,
     warm,
-    write_files,
 )
 from napari_decant.gui.crop._picture import blended
 from napari_decant.gui.crop._preview import PREVIEW_PIXELS
 from napari_decant.gui.crop._queries import load_region, saved_query
 from napari_decant.gui.crop._resolve import in_mode, resolve, thin
+from napari_decant.gui.crop._runner import Runner
 from napari_decant.gui.crop._state import Intent, LayerFacts, Snapshot, changed
 from napari_decant.gui.crop._work import Bench, Outcome
 from napari_decant.images.crop import (
@@ -40,8 +38,6 @@ from napari_decant.images.crop import (
     Region,
     SavedQuery,
     angles_of,
-    check_target,
-    placement_of,
 )
 
 __all__ = ["CropPanel"]
@@ -78,15 +74,14 @@ class CropPanel(QWidget):
         self.follows = False
         self.cutter, self.pace = Cutter(memory, device="cpu"), Pace()
         self._offered: Region | None = None
-        self.benches = [Bench(name, self) for name in ("preview", "facts", "crop")]
-        self._preview, self._measure, self._work = self.benches
-        self._then: Callable[[Any], object] = lambda value: None
+        self._preview, self._measure = (Bench(name, self) for name in ("preview", "facts"))
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_FACTS_MS)
         self._timer.timeout.connect(self._ask_facts)
         self.form = CropForm(look, host)
         self.footer = CropFooter(look)
+        self.runner = Runner(host, self.footer, memory, self.pace, self)
         self._area = area = _Column()
         area.setObjectName("decantFormArea")
         area.setWidgetResizable(True)
@@ -109,6 +104,7 @@ class CropPanel(QWidget):
         more = (
             f'#decantPanel QLabel[problem="true"] {{ color: {theme.warn}; }}'
             "#decantPanel QLabel#cropHeading { font-weight: 600; }"
+            "#decantPanel QDoubleSpinBox { min-width: 4.5em; }"  # napari's are wider than what is in them
             f'#decantPanel QPushButton[side="true"]:checked {{ border: 2px solid {theme.accent}; }}'
         )
         self.setStyleSheet(style_sheet(theme, self.font()) + more)
@@ -125,20 +121,17 @@ class CropPanel(QWidget):
         form.output.edited.connect(lambda: self._want(form.output.apply(self.intent)))
         footer.add_wanted.connect(self.run)
         footer.save_wanted.connect(self._ask_file)
-        footer.cancel_wanted.connect(self.cancel)
         form.keep_wanted.connect(self._ask_keep)
         form.load_wanted.connect(self._ask_load)
         self._preview.ended.connect(self._on_picture)
         self._measure.ended.connect(self._on_facts)
-        self._work.ended.connect(self._on_end)
-        self._work.progressed.connect(footer.show_progress)
 
     # --- state ---
 
     @property
     def busy(self) -> bool:
         """Whether a crop is being cut."""
-        return self._work.busy
+        return self.runner.busy
 
     @property
     def settled(self) -> bool:
@@ -268,54 +261,17 @@ class CropPanel(QWidget):
 
     def run(self) -> None:
         """Cut, and add what was cut as layers."""
-        snapshot, memory, pace, tell = self.snapshot, self.memory, self.pace, self._work.tell
-        if snapshot is not None and snapshot.ready and not self._work.busy:
-            self._begin(lambda token: cut_layers(memory, snapshot, pace, tell, token), self._add_layers)
-
-    def _add_layers(self, made: list[Made]) -> None:
-        self.footer.note(" ".join(self.host.add(made)))
+        if self.snapshot is not None:
+            self.runner.add_layers(self.snapshot)
 
     def save_to(self, path: Path, *, overwrite: bool = False) -> None:
         """Cut into a file, or into several where layers do not go together."""
-        snapshot, memory, tell = self.snapshot, self.memory, self._work.tell
-        if snapshot is None or not snapshot.ready or self._work.busy:
-            return
-        try:
-            described = []
-            for job in files_of(snapshot, check_target(path)):
-                cut = job.cut
-                placement = placement_of(cut.source, cut.resolution, cut.layer.placed)
-                described.append((job, self.host.describe(cut, placement)))
-        except DecantError as error:
-            self.footer.note(f"{error}.", "bad")
-            return
-        self._begin(
-            lambda token: write_files(
-                described, tell, token, memory=memory, device=snapshot.intent.device, overwrite=overwrite
-            ),
-            lambda written: self.footer.note(f"Saved {', '.join(map(str, written))}."),
-        )
-
-    def _begin(self, work: Any, then: Callable[[Any], object]) -> None:
-        self.footer.forget()
-        self._then = then
-        self._work.start(work)
-        self.footer.show_running(True)
+        if self.snapshot is not None:
+            self.runner.save(self.snapshot, path, overwrite=overwrite)
 
     def cancel(self) -> None:
         """Stop the crop that is being cut."""
-        self.footer.show_stopping()
-        self._work.cancel()
-
-    def _on_end(self, outcome: Outcome) -> None:
-        self.footer.show_running(False)
-        if outcome.cancelled:
-            self.footer.note("Cancelled; nothing was left behind.")
-        elif outcome.error is not None:
-            known = isinstance(outcome.error, TargetExists)
-            self.footer.note(f"{outcome.error}.", "warn" if known else "bad")
-        else:
-            self._then(outcome.value)
+        self.runner.cancel()
 
     # --- files ---
 
@@ -360,7 +316,7 @@ class CropPanel(QWidget):
     def close_down(self) -> None:
         """Cancel everything, wait for it, and let go of files and of the box in the view."""
         self._timer.stop()
-        for bench in self.benches:
+        for bench in (self._preview, self._measure, self.runner.bench):
             bench.close()
         self.cutter.close()
         self.host.draw(False)

@@ -106,17 +106,28 @@ class BoxView:
         region = self.region
         if region is None:
             return
-        view = self.view
+        view, faint = self.view, False
         if view is None:
             lines, self.handles = np.empty((0, 2, region.rank)), ()
         else:
             lines = outline(region, view)
             flat = len(self.viewer.dims.displayed) == 2
+            faint = flat and not len(lines)
+            if faint:  # the slider has left the box: show how it looks in its middle
+                lines = outline(region.moved(center=self._in_view(region, view)), view)
             grips = flat or region.rank == 3
             self.handles = handles(region, view, _ARM * self.pixel) if grips else ()
         spots = np.asarray([handle.position for handle in self.handles]).reshape(-1, region.rank)
         ends = self._world(lines.reshape(-1, region.rank)).reshape(len(lines), 2, self.viewer.dims.ndim)
-        self.layers.draw(ends, self.handles, self._world(spots), self.pixel)
+        self.layers.draw(ends, self.handles, self._world(spots), self.pixel, faint=faint)
+
+    @staticmethod
+    def _in_view(region: Region, view: View) -> tuple[float, ...]:
+        """The centre, moved into the plane that is seen."""
+        return tuple(
+            here if axis in view.displayed else there
+            for axis, (here, there) in enumerate(zip(region.center, view.point, strict=True))
+        )
 
     def _world(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         """Points of the region's axes as points of the whole world, in what is shown of the other axes."""

@@ -22,6 +22,8 @@ _SIZES: Final = {"move": 16.0, "face": 11.0, "corner": 11.0, "turn": 15.0}
 _LINE: Final = "#ffd23f"
 _WIDTH: Final = {2: 2.0, 3: 3.0}  # canvas pixels; in space, lines are flat ribbons
 
+_FAINT: Final = 0.35
+
 # Drawings of our layers, kept when those are gone, some kilobytes each: Mesa's software renderer (22.3) may
 # crash in a frame after the shaders of both were deleted, for instance when the window is resized.
 _KEPT: Final[list[Any]] = []
@@ -76,7 +78,15 @@ class BoxLayers:
         """Whether a layer is one of them."""
         return self.there and layer in (self._lines, self._points)
 
-    def draw(self, lines: NDArray[np.float64], handles: Sequence[Handle], places: Any, pixel: float) -> None:
+    def draw(
+        self,
+        lines: NDArray[np.float64],
+        handles: Sequence[Handle],
+        places: Any,
+        pixel: float,
+        *,
+        faint: bool = False,
+    ) -> None:
         """Show lines and handles.
 
         Parameters
@@ -88,6 +98,8 @@ class BoxLayers:
             Of the handles in the world, shape (handles, ndim).
         pixel : float
             World length of a canvas pixel.
+        faint : bool
+            The box lies before or behind what is seen.
         """
         self._make()
         seen = list(self.viewer.dims.displayed)
@@ -99,6 +111,9 @@ class BoxLayers:
             width = _WIDTH[len(seen)] * pixel / float(scale[seen].mean())
             if self._lines.edge_width != width:
                 self._lines.edge_width = width
+            opacity = _FAINT if faint else 1.0
+            if self._lines.opacity != opacity:
+                self._lines.opacity = opacity
         if self._points.visible:
             self._draw_handles(handles, places, pixel / float(np.asarray(self._points.scale)[seen].mean()))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from napari_decant.gui.crop import Cut, LayerFacts, Made, Snapshot
 from napari_decant.images.crop import Placement, Region, Written
+from napari_decant.plugin._writer import _refuse_source as refuse_source
 from napari_decant.plugin.crop._box import BoxView
 from napari_decant.plugin.crop._box_layers import is_box_layer
 from napari_decant.plugin.crop._facts import LayerReader, layer_map, world_axes
@@ -190,6 +192,10 @@ class NapariHost:
         hidden = [axis for axis in range(layer.ndim) if axis not in shown]
         mixed = np.abs(linear[np.ix_(shown, hidden)]).max(initial=0.0)
         return bool(mixed > 1e-9 * np.abs(linear).max())
+
+    def check_target(self, target: Path) -> None:
+        """See `Host.check_target`."""
+        refuse_source(target, [], self.viewer)
 
     def describe(self, cut: Cut, placement: Placement) -> Written:
         """See `Host.describe`."""
