@@ -128,6 +128,8 @@ def test_physical_sizes_and_channel_names_go_along(tmp_path: Path) -> None:
     assert opened.scales[0][4] == 0.25
     assert opened.axes[4].unit == "micrometer"
     assert [c.label for c in opened.channels] == ["a", "b", "c"]
+    # iohub asks for both of these where a viewer starts
+    assert (opened.default_t, opened.default_z) == (0, 2)
     opened.close()
 
 

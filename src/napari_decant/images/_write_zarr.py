@@ -276,8 +276,9 @@ def _image_ome(image: PlannedImage, stage: Stage) -> dict[str, Any]:
             _windows(image, stage),
             image.dtype,
             rgb=given.rgb,
-            default_t=given.default_t,
-            default_z=given.default_z,
+            default_t=given.default_t or 0,
+            # some readers ask for both; without one, the middle is where there is most to see
+            default_z=image.layout.levels[0].shape[2] // 2 if given.default_z is None else given.default_z,
         )
     return image_ome(
         image.layout,
