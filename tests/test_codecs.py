@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import zarr
 import zarr.codecs as zc
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -465,3 +466,50 @@ def test_a_decoder_and_metadata_travel_between_processes():
     meta = parse_array_meta(v3(), 3)
     assert pickle.loads(pickle.dumps(meta)) == meta
     assert ChunkDecoder(meta).in_place
+
+
+def small_blocks(raw):
+    """A zstd frame whose blocks hold far less than 128 KiB, without its size."""
+    writer = zstandard.ZstdCompressor(level=1, write_content_size=False).compressobj()
+    pieces = [raw[at : at + 9000] for at in range(0, len(raw), 9000)]
+    flush = zstandard.COMPRESSOBJ_FLUSH_BLOCK
+    return b"".join(writer.compress(p) + writer.flush(flush) for p in pieces) + writer.flush()
+
+
+FRAMES = {
+    "plain": lambda raw: numcodecs.Zstd(1).encode(raw),
+    "checksum": lambda raw: numcodecs.Zstd(1, checksum=True).encode(raw),
+    "no size": zstd_without_size,
+    "small blocks": small_blocks,
+    "two frames": lambda raw: small_blocks(raw[:300_000]) + bytes(numcodecs.Zstd(1).encode(raw[300_000:])),
+    "skippable first": lambda raw: b"\x50\x2a\x4d\x18\x03\0\0\0abc" + bytes(numcodecs.Zstd(1).encode(raw)),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("writable", [True, False])
+def test_the_beginning_of_any_zstd_frame_decodes(name, writable):
+    raw = (1 + np.random.default_rng(1).integers(0, 900, 400_000)).astype("u2").tobytes()
+    stored = bytes(FRAMES[name](raw))
+    data = bytearray(stored) if writable else stored
+    meta = parse_array_meta(
+        {
+            "zarr_format": 2, "shape": [400_000], "chunks": [400_000], "dtype": "<u2", "fill_value": 0,
+            "compressor": {"id": "zstd"}, "order": "C", "filters": None,
+        },
+        2,
+    )  # fmt: skip
+    decoder = ChunkDecoder(meta)
+    for stop in (2, 128 << 10, (128 << 10) + 2, 500_000):
+        out = np.zeros(400_000, "u2")
+        for found in (decoder.elements(data, stop), decoder.decode(data, out, stop)):
+            assert found.tobytes()[:stop] == raw[:stop]
+        assert bytes(data) == stored  # what was cut in place is whole again
+    assert ChunkDecoder(meta).decode(data).tobytes() == raw
+
+
+def test_a_zstd_frame_of_another_size_is_refused_from_its_beginning():
+    frame = bytes(numcodecs.Zstd(1).encode(bytes(range(1, 200)) * 5000))
+    decoder = ChunkDecoder(load_array_meta(bomb_store({"id": "zstd"}, b"")))
+    with pytest.raises(FormatError, match="declares 995,000 bytes"):
+        decoder.elements(frame, 200_000)

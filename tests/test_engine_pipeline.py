@@ -521,3 +521,27 @@ def test_less_than_a_chunk_is_decoded_where_less_is_needed(executor, codec):
             np.testing.assert_array_equal(found, data[z : z + shape[0], y : y + shape[1], x : x + shape[2]])
         if not isinstance(codec, zc.ZstdCodec):  # a stream is read whole, and decoded from its beginning
             assert sum(n for _, _, n in seen) < stored / 3
+
+
+@pytest.mark.parametrize("filter_", ["linear", "nearest"])
+@pytest.mark.parametrize("dtype", ["u16", "f32"])
+def test_turned_boxes_decode_only_the_beginning_of_zstd_chunks(executor, filter_, dtype):
+    data = (1 + np.random.default_rng(5).integers(0, 900, (70, 64, 128))).astype("u2")
+    options = {"chunks": (64, 64, 128)}
+    plain = image_in(files_of(data, **options), "zyx")
+    packed = image_in(files_of(data, **options, compressors=zc.ZstdCodec(level=1)), "zyx")
+    for offset, boundary in ((-6, "constant"), (3, "clamp"), (11, "error"), (50, "clamp")):
+        query = SpatialQuery(
+            [[0.8, 0.1, 0.05, offset], [0.1, 0.9, 0, 4], [0, -0.1, 0.9, 30]], Sampler(filter_, boundary), 0
+        )
+        found = [
+            executor.run(ChunkPlanner().plan([query.resolve(image, (9, 40, 60))]), dtype=dtype)[0]
+            for image in (plain, packed)
+        ]
+        np.testing.assert_array_equal(*found)
+        assert found[1].any()
+    # damage behind what is needed is not even looked at
+    stored = packed.store._data["c/0/0/0"]
+    packed.store._data["c/0/0/0"] = stored[:-9] + bytes(9)
+    query = SpatialQuery([[1, 0.1, 0, 1], [0, 1, 0, 4], [0, 0, 1, 3.5]], Sampler(filter_, "error"), 0)
+    executor.run(ChunkPlanner().plan([query.resolve(packed, (9, 40, 60))]))

@@ -144,8 +144,14 @@ class ChunkDecoder:
             step *= self.meta.chunk_shape[axis]
         return tuple(strides)
 
-    def decode(self, data: Buffer, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Decode a whole chunk.
+    def decode(
+        self,
+        data: Buffer,
+        out: NDArray[Any] | None = None,
+        stop: int | None = None,
+        rest: Callable[[], bytes] | None = None,
+    ) -> NDArray[Any]:
+        """Decode a chunk.
 
         Parameters
         ----------
@@ -153,6 +159,8 @@ class ChunkDecoder:
             The stored bytes.
         out : array, shape ``meta.chunk_shape``, optional
             Filled and returned; may be strided.
+        stop, rest : optional
+            As `elements`.
 
         Raises
         ------
@@ -161,10 +169,12 @@ class ChunkDecoder:
         """
         if out is None:
             out = np.empty(self.meta.chunk_shape, self.meta.native_dtype)
-        if self.fits(out):
-            self._decode_flat(data, out.reshape(-1).view(np.uint8))
-        else:
-            out[...] = self.elements(data)
+        if not self.fits(out):
+            out[...] = self.elements(data, stop, rest)
+            return out
+        flat = out.reshape(-1).view(np.uint8)
+        if stop is None or not decode_zstd_prefix(data, self.nbytes, flat, stop):
+            self._decode_flat(bytes(data) + rest() if rest is not None else data, flat)
         return out
 
     def fits(self, out: NDArray[Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_decant.engine._bytes_codecs import Buffer
 from napari_decant.engine._codecs import ChunkDecoder, Part
 from napari_decant.engine._convert import convert_into
 from napari_decant.engine._locate import ABSENT, chunk_key
@@ -154,7 +155,7 @@ class Run:
             self._buffer = self._tools.buffers.take(wave.slots * wave.slot_bytes)
             for owner, begin in wave.fills.items():
                 self._held(wave, owner, begin)[...] = self.plan.arrays[owner].meta.fill_value
-        reads = self._schedule.reads(wave.read_chunks, bool(wave.slots), self._turns())
+        reads = self._schedule.reads(wave.read_chunks, bool(wave.slots), self._turns(), heads=True)
         absent = self._at == 0 and bool((self.plan.chunk_file == ABSENT).any())
         self._pending = 1 + len(wave.read_chunks) + len(wave.tiles) + absent
         for tile in wave.ready:
@@ -277,7 +278,7 @@ class Run:
         elif wave.slots and wave.begins[chunk] >= 0:
             held = self._slot(wave, chunk)
             assert not isinstance(data, Part)
-            decoder.decode(data, held)
+            decoder.decode(data, held, self._head(chunk), self._more(chunk, data))
             for use in uses:
                 self._copy(use, held)
         else:
@@ -288,9 +289,8 @@ class Run:
     ) -> None:
         if isinstance(data, Part):
             elements = decoder.elements_of(data)
-        elif self._schedule.partial[chunk] and decoder.partial == "prefix":
-            rest = partial(self._rest, chunk, len(data)) if self._schedule.alone[chunk] else None
-            elements = decoder.elements(data, self._schedule.stop[chunk], rest)
+        elif (stop := self._head(chunk)) is not None:
+            elements = decoder.elements(data, stop, self._more(chunk, data))
         else:
             if len(uses) == 1:
                 target = self._target(uses[0])
@@ -300,6 +300,15 @@ class Run:
             elements = decoder.elements(data)
         for use in uses:
             self._copy(use, elements)
+
+    def _head(self, chunk: int) -> int | None:
+        """Up to where a chunk is decoded, if only its beginning is."""
+        prefix = self._decoders[self._owner[chunk]].partial == "prefix"
+        return self._schedule.stop[chunk] if prefix and self._schedule.partial[chunk] else None
+
+    def _more(self, chunk: int, data: Buffer) -> Callable[[], bytes] | None:
+        """How to read what follows the first bytes of a chunk, if only those were read."""
+        return partial(self._rest, chunk, len(data)) if self._schedule.alone[chunk] else None
 
     def _target(self, use: int) -> NDArray[Any] | None:
         """Region that a use writes, if it takes elements in order."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_decant.engine._codecs import ChunkDecoder
-from napari_decant.engine._plan import CopyOutput, Plan
+from napari_decant.engine._plan import CopyOutput, Plan, TiledOutput
 from napari_decant.engine._reader import FileReader, Read, merge_reads
 
 __all__ = ["Schedule"]
@@ -41,8 +41,12 @@ class Schedule:
         self.partial = [False] * count
         self.head: dict[int, int] = {}
         able = [decoder.can_be_partial for decoder in decoders]
-        if any(able) and len(plan.use_chunk):
-            self._enclose(decoders, able)
+        if any(able):
+            if len(plan.use_chunk):
+                self._enclose(decoders, able)
+            for output in plan.outputs:
+                if isinstance(output, TiledOutput) and able[output.array]:
+                    self._enclose_tiles(output, decoders[output.array])
             self._choose(decoders, able)
 
     def _enclose(self, decoders: list[ChunkDecoder], able: list[bool]) -> None:
@@ -67,6 +71,29 @@ class Schedule:
                 start[chunk] = min(start[chunk], first) if stop[chunk] else first
                 stop[chunk] = max(stop[chunk], last + 1)
 
+    def _enclose_tiles(self, output: TiledOutput, decoder: ChunkDecoder) -> None:
+        """Enclose what tiles need of the beginning of each chunk: whole planes of its slowest axis."""
+        axis = max(range(len(decoder.strides)), key=decoder.strides.__getitem__)
+        if decoder.partial != "prefix" or axis not in output.spatial_axes:
+            return
+        at = 3 - len(output.spatial_axes) + output.spatial_axes.index(axis)
+        first = (output.tile_start + output.grid_start).astype(np.float64)
+        last = first + (output.tile_shape - 1)
+        high = np.zeros(len(first))
+        for k in range(3):  # as tiles find their chunks, in the same order
+            factor = output.linear[at, k]
+            high += np.maximum(factor * (first[:, k] + 0.5), factor * (last[:, k] + 0.5))
+        high += output.offset[at]
+        reach = np.ceil(high - 0.5) if output.sampler.filter == "linear" else np.floor(high)
+        chunks = output.tile_chunks
+        size = decoder.meta.chunk_shape[axis]
+        reach = np.repeat(reach, np.diff(output.tile_first)) - self._plan.chunk_index[chunks, axis] * size
+        planes = np.zeros(len(self.stop), np.int64)
+        np.maximum.at(planes, chunks, np.clip(reach, 0, size - 1).astype(np.int64) + 1)
+        stride = decoder.strides[axis]
+        for chunk in np.flatnonzero(planes).tolist():
+            self.stop[chunk] = max(self.stop[chunk], int(planes[chunk]) * stride - decoder.itemsize + 1)
+
     def _choose(self, decoders: list[ChunkDecoder], able: list[bool]) -> None:
         """Decide which chunks are decoded in part, and which of those are read in part."""
         plan = self._plan
@@ -88,7 +115,11 @@ class Schedule:
                     self.alone &= ~((plan.chunk_file == file) & (plan.chunk_length < _REMOTE_PARTIAL))
 
     def reads(
-        self, chunks: NDArray[np.int64], whole: bool = False, turn: NDArray[np.int32] | None = None
+        self,
+        chunks: NDArray[np.int64],
+        whole: bool = False,
+        turn: NDArray[np.int32] | None = None,
+        heads: bool = False,
     ) -> list[Read]:
         """Reads for some chunks: merged where they touch, those of different files in turn.
 
@@ -97,14 +128,19 @@ class Schedule:
         chunks : int64 array
             Stored chunks of the plan.
         whole : bool
-            Read all of each, whatever its copies need.
+            Read all of each, whatever is needed of it.
         turn : int32 array, shape (chunks of the plan,), optional
             Chunks of a lower turn are read first.
+        heads : bool
+            Read only the beginning, even if ``whole``, of chunks of which no more is decoded.
         """
         plan = self._plan
-        if len(chunks) == 1 and not (self.alone[chunks[0]] and not whole):
+        alone = self.alone[chunks]
+        if whole and alone.any():
+            alone &= heads and np.array([chunk in self.head for chunk in chunks.tolist()])
+        if len(chunks) == 1 and not alone[0]:
             return [self._single(int(chunks[0]))]
-        merged = chunks if whole else chunks[~self.alone[chunks]]
+        merged = chunks[~alone]
         reads = merge_reads(
             merged,
             plan.chunk_file[merged],
@@ -113,14 +149,13 @@ class Schedule:
             self._reader.max_gap_bytes,
             None if turn is None else turn[merged],
         )
-        if not whole:
-            for chunk in chunks[self.alone[chunks]].tolist():
-                single = self._single(chunk)
-                if chunk in self.head:
-                    size = self.head[chunk]
-                    reads.append(replace(single, length=size, ends=[size]))
-                else:
-                    reads.append(replace(single, begins=[], ends=[]))
+        for chunk in chunks[alone].tolist():
+            single = self._single(chunk)
+            if chunk in self.head:
+                size = self.head[chunk]
+                reads.append(replace(single, length=size, ends=[size]))
+            else:
+                reads.append(replace(single, begins=[], ends=[]))
         return reads
 
     def _single(self, chunk: int) -> Read:
