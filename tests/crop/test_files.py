@@ -344,6 +344,8 @@ def test_the_verb_takes_a_matrix(folder, tmp_path, capsys):
         (["-o", "x.zarr", "--query", "q.json", "--origin", "1,1,1"], 2, "leave out --origin"),
         (["-o", "x.zarr", "--index", "t"], 2, "write for example t=3"),
         (["-o", "x.zarr", "--index", "t=3"], 2, "no axis 't'"),
+        (["-o", "x.zarr", "--index", "c=2:1"], 2, "'c=2:1'; indices count from 0"),
+        (["-o", "x.zarr", "--index", "c=1", "--index", "c=2"], 2, "names 'c' twice"),
         (["-o", "x.zarr", "--level", "9"], 2, "level 9 is not there"),
         (["-o", "x.zarr", "--level", "fine"], 2, "auto or the number"),
         (["-o", "x.zarr", "--origin", "0,0,0", "--size", "99,9,9"], 2, "move it inside"),

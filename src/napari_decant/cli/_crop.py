@@ -338,15 +338,18 @@ def _ranges(texts: Sequence[str]) -> dict[str, _Range]:
     """``t=3`` and ``c=0:2``."""
     found: dict[str, _Range] = {}
     for text in texts:
-        name, mark, value = text.partition("=")
+        name, _, value = text.partition("=")
         start, colon, stop = value.partition(":")
         try:
             first = int(start)
-            found[name.strip()] = (first, int(stop) if colon else first + 1)
+            last = int(stop) if colon else first + 1
         except ValueError:
-            mark = ""
-        if not mark:
-            raise UsageError(f"--index is {text!r}; write for example t=3 or c=0:2")
+            raise UsageError(f"--index is {text!r}; write for example t=3 or c=0:2") from None
+        if not 0 <= first < last:
+            raise UsageError(f"--index is {text!r}; indices count from 0, and c=0:2 are the first two")
+        if name.strip() in found:
+            raise UsageError(f"--index names {name.strip()!r} twice; several in a row are written c=0:2")
+        found[name.strip()] = first, last
     return found
 
 
