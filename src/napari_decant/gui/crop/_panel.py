@@ -277,7 +277,9 @@ class CropPanel(QWidget):
 
     def _ask_file(self) -> None:
         if self.snapshot is not None and self.snapshot.ready:
-            asked = ask_target(self, self.snapshot.cuts[0].layer.name)
+            first = self.snapshot.cuts[0]
+            name = first.layer.name if len(self.snapshot.cuts) == 1 else first.source.name
+            asked = ask_target(self, name)
             if asked is not None:
                 self.save_to(asked[0], overwrite=asked[1])
 
