@@ -91,7 +91,13 @@ def read_back(path):
 @pytest.mark.parametrize("angles", BOX.values(), ids=BOX)
 def test_pixels_and_place_come_back(image, tmp_path, suffix, angles):
     wanted = crop(image, query(image, angles))
-    report = crop(image, query(image, angles), tmp_path / f"a{suffix}", memory=1 << 30)
+    events = []
+    report = crop(
+        image, query(image, angles), tmp_path / f"a{suffix}", memory=1 << 30, progress=events.append
+    )
+    assert {event.stage for event in events} == {"crop"}
+    assert [event.done for event in events] == sorted(event.done for event in events)
+    assert events[-1].done == events[-1].total >= wanted.array.nbytes
     assert report.target == tmp_path / f"a{suffix}"
     assert report.placement == wanted.placement
     found, matrix = read_back(report.target)

@@ -102,7 +102,9 @@ def test_a_warning_stands_in_the_report_and_on_the_command_line(gpu, tmp_path, c
     facts = json.loads(seen.out)["facts"]
     assert facts["device"] == "Pretended GPU"
     assert "the CPU does it instead" in facts["warnings"][0]
+    assert facts["warnings"][0].startswith("the CPU does it instead: this machine has no ")
     assert "page-locked" in facts["warnings"][0]
+    assert len(facts["warnings"]) == 1
     assert main([*words, "--overwrite", "--device", "cuda"]) == 3
     assert "page-locked" in capsys.readouterr().err
     assert main([*words, "--overwrite"]) == 0

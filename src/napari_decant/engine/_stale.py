@@ -8,7 +8,7 @@ from napari_decant.engine._locate import chunk_key
 from napari_decant.engine._metadata import StoreHolder
 from napari_decant.engine._plan import Plan
 from napari_decant.engine._shards import index_range, parse_shard_index
-from napari_decant.errors import Cancelled, DecantError, SourceChanged
+from napari_decant.errors import BudgetExceeded, Cancelled, DecantError, DeviceUnavailable, SourceChanged
 from napari_decant.stores._base import Store
 
 __all__ = ["explain"]
@@ -19,7 +19,7 @@ def explain(plan: Plan, chunk: int, error: DecantError, stores: StoreHolder) -> 
 
     Looks at the store again, so it is only called after something went wrong.
     """
-    if isinstance(error, Cancelled):
+    if isinstance(error, Cancelled | DeviceUnavailable | BudgetExceeded):  # not the chunk's fault
         return error
     array = plan.arrays[int(plan.chunk_array[chunk])]
     index = plan.chunk_index[chunk, : array.meta.rank].tolist()

@@ -94,7 +94,7 @@ def write_ome_tiff(
         Read all pixels back and compare their hashes before the file gets its name.
     overwrite : bool
     progress : callable, optional
-        Told bytes of pixels written.
+        Told bytes of pixels written, and read back.
     cancel : CancelToken, optional
 
     Returns
@@ -115,7 +115,7 @@ def write_ome_tiff(
         raise UsageError(f"the name {path.name!r} does not end with .tif or .tiff")
     if compression not in _SAFE_COMPRESSION:
         raise UsageError(f"compression {compression!r} is unknown; use {', '.join(_SAFE_COMPRESSION)}")
-    writer = _Writer(image, pyramid, memory or _MEMORY, cancel or CancelToken(), progress, path.name)
+    writer = _Writer(image, pyramid, memory or _MEMORY, verify, cancel or CancelToken(), progress, path.name)
     with AtomicFile(path, overwrite=overwrite) as out:
         try:
             writer.write(out.file, compression, worker_count(workers), path.parent)
@@ -137,6 +137,7 @@ class _Writer:
         image: ImageToWrite,
         pyramid: bool,
         memory: int,
+        verify: bool,
         cancel: CancelToken,
         progress: ProgressCallback,
         name: str,
@@ -171,11 +172,16 @@ class _Writer:
         self.band = min(-(-self.y // _TILE) * _TILE, bands * _TILE)
         self.buffer = max(1 << 20, min(32 << 20, memory // _SHARES))
         self.digests: list[bytes] = []
+        self.done, self.total = 0, self.nbytes * (2 if verify else 1)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the pixels of level 0."""
         return math.prod(self.source.shape) * self.dtype.itemsize
+
+    def _count(self, nbytes: int) -> None:
+        self.done += nbytes
+        self.progress(Progress("write", self.done, self.total, self.name))
 
     def bands(self) -> Iterator[tuple[int, int, Box]]:
         """Plane number, first row and box of each band, in the order in which they are written."""
@@ -240,7 +246,7 @@ class _Writer:
 
     def _first(self, smaller: list[Any]) -> Iterator[NDArray[Any]]:
         """Tiles of level 0; on the way the other levels are made and put aside."""
-        done, builder = 0, self.builder()
+        builder = self.builder()
         for _, y, box in self.bands():
             if y == 0:
                 builder = self.builder()
@@ -248,9 +254,8 @@ class _Writer:
             self.digests.append(digest_of(block))
             for level, _, rows in builder.push(block):
                 smaller[level - 1].write(np.ascontiguousarray(rows).data)
+            self._count(block.nbytes)  # now, since nobody asks for more after the last tile
             yield from self._tiles(block)
-            done += block.nbytes
-            self.progress(Progress("write", done, self.nbytes, self.name))
 
     def _stored(self, stored: Any, y: int, x: int) -> Iterator[NDArray[Any]]:
         for _ in range(self.planes):
@@ -328,8 +333,10 @@ class _Writer:
                 if back.shape != self.source.shape or back.dtype != self.dtype:
                     raise IntegrityError(f"it has {back.dtype} {back.shape}")
                 for (_, _, box), digest in zip(self.bands(), self.digests, strict=True):
-                    if digest_of(self.read(back, box)) != digest:
+                    block = self.read(back, box)
+                    if digest_of(block) != digest:
                         raise IntegrityError(f"plane {box[0].start}, {box[1].start}, {box[2].start} differs")
+                    self._count(block.nbytes)
             finally:
                 opened.close()
         except IntegrityError as error:
