@@ -61,7 +61,8 @@ class Run:
         groups: Sequence[int] | None = None,
         group_done: Callable[[Run, int], None] | None = None,
     ) -> None:
-        self.plan, self.outputs, self._tools, self._done = plan, outputs, tools, done
+        self.plan, self._tools, self._done = plan, tools, done
+        self.outputs = list(outputs)
         self.errors: list[Exception | None] = list(plan.errors)
         self.stats = Stats()
         self.stale: set[tuple[str, str]] = set()
@@ -118,7 +119,17 @@ class Run:
                 if self._left[group] == 0:
                     complete.append(group)
         for group in complete:
+            self._let_go(group)
             self._group_done(self, group)
+
+    def _let_go(self, group: int) -> None:
+        """Forget the finished outputs of a group, so that their memory can be used again at once."""
+        for number, other in enumerate(self._groups):
+            if other == group:
+                self.outputs[number] = None
+        for number, sampler in self._samplers.items():
+            if self._groups[number] == group:
+                sampler.release()
 
     def _turns(self) -> NDArray[np.int32] | None:
         """For every chunk the first group that needs it."""

@@ -149,6 +149,10 @@ class TileSampler:
         if not self._direct:
             convert_into(target.view(self.dtype), region)
 
+    def release(self) -> None:
+        """Let go of the output, of which every tile is written."""
+        self.out = np.empty(0, self.out.dtype)
+
     def _region(self, tile: int) -> NDArray[Any]:
         """View the tile in the output, with three axes."""
         output, pad = self.output, 3 - len(self.output.spatial_axes)
