@@ -93,14 +93,15 @@ class Pictures:
     share: float
 
 
-def warm() -> None:
-    """Compile or load what sampling needs, so that the first preview does not wait for it."""
+def warm(token: CancelToken) -> None:
+    """Compile or load what sampling needs, so that no later preview waits for it."""
     from napari_decant.images.crop import source_of_arrays
 
     with Cutter(8 << 20) as cutter:
         for dtype in ("u1", "u2", "f4"):
             source = source_of_arrays([np.zeros((2, 4, 4), dtype)], "zyx")
             for kind in ("nearest", "linear"):
+                token.check()
                 sampler = Sampler(kind, "constant")
                 matrix = [[1, 0, 0, 0.5], [0, 1, 0, 0.5], [0, 0, 1, 0.5]]
                 cutter.cut(source, SpatialQuery(matrix, sampler, 0).resolve(source, (1, 2, 2)))

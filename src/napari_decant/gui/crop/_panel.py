@@ -43,6 +43,7 @@ from napari_decant.images.crop import (
 __all__ = ["CropPanel"]
 
 _MEMORY: Final = 2 << 30
+_WAKE_MS: Final = 50
 _FACTS_MS: Final = 120  # numbers wait for a pause in dragging, pictures do not
 
 
@@ -74,7 +75,10 @@ class CropPanel(QWidget):
         self.follows = False
         self.cutter, self.pace = Cutter(memory, device="cpu"), Pace()
         self._offered: Region | None = None
-        self._preview, self._measure = (Bench(name, self) for name in ("preview", "facts"))
+        self._preview, self._measure, self._warm = (
+            Bench(name, self) for name in ("preview", "facts", "warm")
+        )
+        self._awake = self._warmed = False
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_FACTS_MS)
@@ -96,7 +100,6 @@ class CropPanel(QWidget):
         look.changed.connect(self._restyle)
         self._restyle()
         self._connect()
-        self._preview.start(lambda token: warm())
         self.refresh()
 
     def _restyle(self) -> None:
@@ -136,7 +139,19 @@ class CropPanel(QWidget):
     @property
     def settled(self) -> bool:
         """Whether picture and numbers are those of the state."""
-        return not (self._preview.busy or self._measure.busy or self._timer.isActive())
+        return self._awake and not (self._preview.busy or self._measure.busy or self._timer.isActive())
+
+    def showEvent(self, event: Any) -> None:  # noqa: N802
+        """Begin to work once it is seen: loading what samples pixels takes a second of every thread."""
+        super().showEvent(event)
+        if not self._awake:
+            QTimer.singleShot(_WAKE_MS, self._wake)
+
+    def _wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            self._ask_picture()
+            self._ask_facts()
 
     def refresh(self) -> None:
         """Look at the viewer's layers again."""
@@ -230,6 +245,8 @@ class CropPanel(QWidget):
 
     def _ask_picture(self) -> None:
         snapshot, cutter = self.snapshot, self.cutter
+        if not self._awake:
+            return
         if snapshot is None or not snapshot.cuts:
             self._preview.drop()
             self.form.picture.say("The preview appears here")
@@ -244,10 +261,13 @@ class CropPanel(QWidget):
         if isinstance(found, Pictures) and found.planes:
             layers = [(self.host.paint(key, plane), self.host.additive(key)) for key, plane in found.planes]
             self.form.picture.show_pixels(blended(layers), part=found.share < 1)
+        if not self._warmed:
+            self._warmed = True
+            self._warm.start(lambda token: warm(token))
 
     def _ask_facts(self) -> None:
         snapshot, cutter, pace = self.snapshot, self.cutter, self.pace
-        if snapshot is not None and snapshot.cuts:
+        if self._awake and snapshot is not None and snapshot.cuts:
             self._measure.start(lambda token: measure(cutter, snapshot, pace, token))
 
     def _on_facts(self, outcome: Outcome) -> None:
@@ -318,7 +338,7 @@ class CropPanel(QWidget):
     def close_down(self) -> None:
         """Cancel everything, wait for it, and let go of files and of the box in the view."""
         self._timer.stop()
-        for bench in (self._preview, self._measure, self.runner.bench):
+        for bench in (self._preview, self._measure, self._warm, self.runner.bench):
             bench.close()
         self.cutter.close()
         self.host.draw(False)
