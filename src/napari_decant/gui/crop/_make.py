@@ -24,6 +24,7 @@ from napari_decant.images.crop import (
     Device,
     Pace,
     Written,
+    gpu_problem,
     measure_crop,
     placement_of,
     write_crop,
@@ -93,11 +94,11 @@ class Pictures:
     share: float
 
 
-def warm(token: CancelToken) -> None:
-    """Compile or load what sampling needs, so that no later preview waits for it."""
+def warm(token: CancelToken) -> str | None:
+    """Compile or load what sampling needs, so that no later preview waits for it; why there is no GPU."""
     from napari_decant.images.crop import source_of_arrays
 
-    with Cutter(8 << 20) as cutter:
+    with Cutter(8 << 20, device="cpu") as cutter:
         for dtype in ("u1", "u2", "f4"):
             source = source_of_arrays([np.zeros((2, 4, 4), dtype)], "zyx")
             for kind in ("nearest", "linear"):
@@ -105,6 +106,7 @@ def warm(token: CancelToken) -> None:
                 sampler = Sampler(kind, "constant")
                 matrix = [[1, 0, 0, 0.5], [0, 1, 0, 0.5], [0, 0, 1, 0.5]]
                 cutter.cut(source, SpatialQuery(matrix, sampler, 0).resolve(source, (1, 2, 2)))
+    return gpu_problem()
 
 
 def cut_pictures(cutter: Cutter, snapshot: Snapshot, pixels: int, token: CancelToken) -> Pictures:

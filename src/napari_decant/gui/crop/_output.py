@@ -22,7 +22,6 @@ from napari_decant.gui._theme import Look
 from napari_decant.gui._widgets import Action, bind_icon, flat_button, label
 from napari_decant.gui.crop._fields import Number
 from napari_decant.gui.crop._state import Grid, Intent, Snapshot
-from napari_decant.images.crop import gpu_problem
 
 __all__ = ["OutputForm"]
 
@@ -72,8 +71,7 @@ class OutputForm(QWidget):
         self.moments = self._combo("Other axes", ["all of them", "only what is shown"])
         self.dtype = self._combo("Type", ["as the image", "uint8", "uint16", "float32"])
         self.device = self._combo("Device", ["auto", "CPU", "GPU"])
-        problem = gpu_problem()
-        self.device.setToolTip(f"Only the CPU is used: {problem}." if problem else "What computes")
+        self.device.setToolTip("What computes")
         layout = QGridLayout(self._form)
         layout.setContentsMargins(self.fontMetrics().height(), 0, 0, 0)
         layout.setVerticalSpacing(self.fontMetrics().height() // 4)
@@ -115,6 +113,10 @@ class OutputForm(QWidget):
         """Unfold."""
         if not self.toggle.isChecked():
             self.toggle.click()
+
+    def show_gpu(self, problem: str | None) -> None:
+        """Say why there is no GPU, once that is known: finding out may take seconds."""
+        self.device.setToolTip(f"Only the CPU is used: {problem}." if problem else "What computes")
 
     def apply(self, intent: Intent) -> Intent:
         """Put what the form says into an intent."""

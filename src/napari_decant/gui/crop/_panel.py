@@ -128,6 +128,7 @@ class CropPanel(QWidget):
         form.load_wanted.connect(self._ask_load)
         self._preview.ended.connect(self._on_picture)
         self._measure.ended.connect(self._on_facts)
+        self._warm.ended.connect(self._on_warm)
 
     # --- state ---
 
@@ -264,6 +265,10 @@ class CropPanel(QWidget):
         if not self._warmed:
             self._warmed = True
             self._warm.start(lambda token: warm(token))
+
+    def _on_warm(self, outcome: Outcome) -> None:
+        if outcome.error is None:
+            self.form.output.show_gpu(outcome.value)
 
     def _ask_facts(self) -> None:
         snapshot, cutter, pace = self.snapshot, self.cutter, self.pace
