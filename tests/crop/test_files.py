@@ -368,6 +368,15 @@ def test_the_verb_refuses_in_one_sentence(folder, tmp_path, monkeypatch, capsys,
     assert sorted(os.listdir(tmp_path)) == before
 
 
+def test_a_failure_is_one_json_object_too(folder, tmp_path, capsys):
+    code, out, err = run(capsys, "crop", folder, "-o", tmp_path / "x.zarr", "--level", "9", "--json")
+    told = json.loads(out)
+    assert (code, told["ok"], told["exit_code"]) == (2, False, 2)
+    assert told["error"] in err
+    code, out, _ = run(capsys, "crop", folder, "--nothing", "--json")
+    assert (code, json.loads(out)["exit_code"]) == (2, 2)
+
+
 def test_the_verb_refuses_what_is_no_image_and_never_writes_over_its_source(folder, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("no image")
     (tmp_path / "empty.zarr").mkdir()

@@ -16,7 +16,7 @@ import sys
 from cyclopts import CycloptsError
 
 from napari_decant.cli import _archive, _crop, _standard, _windows
-from napari_decant.cli._common import app, cancel, complain
+from napari_decant.cli._common import app, cancel, complain, say_json
 from napari_decant.errors import DecantError, StorageError
 
 __all__ = ["app", "main", "show_window"]
@@ -36,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
+    as_json = "--json" in words
     logging.basicConfig(
         level=logging.DEBUG if debug else logging.ERROR, format="%(levelname)s %(name)s: %(message)s"
     )
@@ -47,19 +48,22 @@ def main(arguments: list[str] | None = None) -> int:
         result = app(words, exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
-        return _fail(str(error), 2, debug)
+        return _fail(str(error), 2, debug, as_json)
     except DecantError as error:
-        return _fail(str(error), error.exit_code, debug)
+        return _fail(str(error), error.exit_code, debug, as_json)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        return _fail(f"{error.strerror or error}{where}", StorageError.exit_code, debug)
+        return _fail(f"{error.strerror or error}{where}", StorageError.exit_code, debug, as_json)
     except KeyboardInterrupt:
-        return _fail("cancelled; nothing was left behind", 130, debug)
+        return _fail("cancelled; nothing was left behind", 130, debug, as_json)
     except MemoryError:
-        return _fail("out of memory; try a smaller --memory or fewer --workers", 3, debug)
+        return _fail("out of memory; try a smaller --memory or fewer --workers", 3, debug, as_json)
     except Exception as error:  # noqa: BLE001 - the last stop before a user would see a traceback
         return _fail(
-            f"unexpected {type(error).__name__}: {error}; run again with --debug and report it", 3, debug
+            f"unexpected {type(error).__name__}: {error}; run again with --debug and report it",
+            3,
+            debug,
+            as_json,
         )
 
 
@@ -68,10 +72,12 @@ def show_window() -> int:
     return main(["gui", *sys.argv[1:]])
 
 
-def _fail(message: str, code: int, debug: bool) -> int:
+def _fail(message: str, code: int, debug: bool, as_json: bool) -> int:
     if debug:
         logging.getLogger(__name__).exception("traceback")
     complain(message)
+    if as_json:
+        say_json({"ok": False, "error": message, "exit_code": code})
     return code
 
 
