@@ -6,6 +6,7 @@ import io
 import os
 import random
 import shutil
+import subprocess
 import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -261,3 +262,17 @@ def test_reads_outside_are_refused(packed: dict[str, tuple[Path, bytes]]) -> Non
                 file.file.read_at(offset, length)
         file.seek(len(data) + 5)
         assert file.read(3) == b""
+
+
+def test_an_image_opens_without_naming_the_archive_package(tmp_path: Path) -> None:
+    """`open_image` meets the archive of a file kept as it is, and finds who reads it by itself."""
+    tiff = write_tiff(tmp_path / "a.tif", TiffSpec(deflate=True))
+    archive = pack(tiff.path).archive
+    words = (
+        "import sys; from napari_decant.images import open_image\n"
+        "assert 'napari_decant.archive' not in sys.modules\n"
+        f"print(*open_image({str(archive)!r}).levels[0].shape)"
+    )
+    ran = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split()[-2:] == [str(n) for n in tifffile.imread(tiff.path).shape[-2:]]

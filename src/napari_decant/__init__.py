@@ -59,6 +59,9 @@ _HOMES = {
     "verify": "archive",
 }
 
+OPENERS = {".decant/manifest.json": "archive"}
+"""Packages that `open_image` learns from, by the key that a store of theirs has; imported when one is met."""
+
 __all__ = [
     "Batch",
     "BatchSpec",

@@ -86,9 +86,9 @@ def _choose(archive: Archive, member: str | None) -> ArchivedFile:
         raise UsageError(
             f"{archive.path} holds {len(archive.manifest.members):,} files ({names}, ...); name one of them"
         )
-    for file in archive.files():
-        if member is None or file.name == member:
-            return file
+    for number, record in enumerate(archive.records):
+        if member in (None, record.relpath):
+            return archive.file(number)  # of a nested series, only this part is opened
     raise UsageError(f"{archive.path} has no member {member!r}; `info` lists them")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import numpy as np
 from napari_decant.archive._attrs import image_attributes
 from napari_decant.archive._codec import PixelCodec
 from napari_decant.archive._encode import Counter, Encoder, Part
+from napari_decant.archive._geometry import PageLayout
 from napari_decant.archive._layout import regions_of
-from napari_decant.archive._levels import plan_levels
+from napari_decant.archive._levels import NO_LEVELS, plan_levels
 from napari_decant.archive._manifest import FORMAT, Member, PageRecord, dump_manifest
 from napari_decant.archive._names import stored_name
 from napari_decant.archive._pack import (
@@ -29,17 +31,19 @@ from napari_decant.archive._pack import (
 from napari_decant.archive._pack_nested import pack_nested
 from napari_decant.archive._report import PackReport
 from napari_decant.archive._sample import resolve_codec, sample_planes, series_size
-from napari_decant.archive._series import SeriesPlan, folder_times
+from napari_decant.archive._series import SeriesPlan, folder_times, without_planes
 from napari_decant.archive._source import Source
-from napari_decant.archive._verify import recompute
+from napari_decant.archive._verify import find_differences
 from napari_decant.archive._workers import choose_workers
 from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter
-from napari_decant.errors import BudgetExceeded, DiskFull
+from napari_decant.errors import BudgetExceeded, DiskFull, IntegrityError
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import AtomicFile, make_folder
 from napari_decant.stores._space import require_space
 
 __all__ = ["pack_series", "series_name", "series_path"]
+
+logger = logging.getLogger(__name__)
 
 
 def series_path(plan: SeriesPlan, output_dir: Path | None = None) -> Path:
@@ -132,58 +136,87 @@ def _samples(plan: SeriesPlan) -> Iterator[np.ndarray]:
 
 
 def _pack_consolidated(job: _Job, overwrite: bool) -> PackReport:
-    plan, description = job.plan, job.plan.description
-    assert description is not None
-    axes, codec = description.axes, job.codec
-    first = next(plane for member in plan.members for plane in member.layout.planes)
-    shape = (*axes.canonical_shape, *first.shape)
     with AtomicFile(job.target, overwrite=overwrite) as output:
-        writer = ArchiveWriter(output.file, job.target)
-        levels = plan_levels(first.shape, job.levels)
-        writer.add_image(axes.canonical_shape, (first.shape, *levels.shapes), first.dtype, codec)
-        counter = Counter(job.progress, "pack", plan.size, stored_name(series_name(plan)))
-        encoder = Encoder(writer, codec, axes, job.workers, counter, job.cancel, levels)
-        members, facts = _write_members(job, writer, encoder)
-        manifest = new_manifest(
-            "series",
-            stored_name(job.target.name),
-            0,
-            "",
-            pixel_codec=str(codec),
-            plane_order=list(axes.plane_order),
-            notes="; ".join(plan.notes),
-            members=members,
-            series_consolidated=True,
-        )
-        kept: dict[str, Any] = {"format": FORMAT, "software": SOFTWARE, "members": facts}
-        folders = folder_times(plan.members, plan.base)
-        if folders:
-            kept["folders"] = folders
-        attributes = image_attributes(
-            stored_name(series_name(plan)), description, first.samples, first.dtype, encoder.meter,
-            {**kept, "dialect": description.dialect},
-            levels,
-        )  # fmt: skip
-        writer.finish(attributes, dump_manifest(manifest))
-        output.sync_behind()  # the disk works while the archive is proved
-        hashes = {member.relpath: member.original_sha256 for member in members}
-        recompute(output.path, hashes, workers=job.workers, progress=job.progress, cancel=job.cancel)
+        while True:
+            hashes = _write_consolidated(job, output)
+            output.sync_behind()  # the disk works while the archive is proved
+            wrong = find_differences(
+                output.path, hashes, workers=job.workers, progress=job.progress, cancel=job.cancel
+            )
+            if not wrong:
+                break
+            listed = {member.relpath for member in job.plan.members if member.layout.planes}
+            if not wrong.keys() <= listed:
+                raise IntegrityError(next(reason for name, reason in wrong.items() if name not in listed))
+            # The format could not hold these layouts after all: keep their bytes, and the others as an image.
+            for reason in wrong.values():
+                logger.warning("%s; it is kept whole beside the image", reason)
+            job = replace(job, plan=without_planes(job.plan, wrong.keys()))
+            output.file.seek(0)
+            output.file.truncate()
         size = output.path.stat().st_size
         output.commit()
-    names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
-    return PackReport(
-        plan.base, job.target, "series", None, "", plan.size, size, names, tuple(shape), first.dtype.name,
-        str(codec), job.workers, plan.notes, len(members),
+    plan = job.plan
+    report = PackReport(
+        plan.base, job.target, "series", None, "", plan.size, size, codec=str(job.codec), workers=job.workers,
+        notes=plan.notes, members=len(plan.members),
     )  # fmt: skip
+    if plan.description is None:
+        return report
+    first, axes = _first_plane(plan), plan.description.axes
+    names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
+    return replace(report, axes=names, shape=(*axes.canonical_shape, *first.shape), dtype=first.dtype.name)
+
+
+def _first_plane(plan: SeriesPlan) -> PageLayout:
+    return next(plane for member in plan.members for plane in member.layout.planes)
+
+
+def _write_consolidated(job: _Job, output: AtomicFile) -> dict[str, str]:
+    """Write the whole archive; returns the sha256 of each member."""
+    plan, description, codec = job.plan, job.plan.description, job.codec
+    writer = ArchiveWriter(output.file, job.target)
+    levels, axes = NO_LEVELS, None
+    if description is not None:
+        axes, first = description.axes, _first_plane(plan)
+        levels = plan_levels(first.shape, job.levels)
+        writer.add_image(axes.canonical_shape, (first.shape, *levels.shapes), first.dtype, codec)
+    counter = Counter(job.progress, "pack", plan.size, stored_name(series_name(plan)))
+    encoder = Encoder(writer, codec, axes, job.workers, counter, job.cancel, levels)
+    members, facts = _write_members(job, writer, encoder)
+    manifest = new_manifest(
+        "series",
+        stored_name(job.target.name),
+        0,
+        "",
+        pixel_codec=str(codec) if axes else "",
+        plane_order=list(axes.plane_order) if axes else [],
+        notes="; ".join(plan.notes),
+        members=members,
+        series_consolidated=True,
+    )
+    kept: dict[str, Any] = {"format": FORMAT, "software": SOFTWARE, "members": facts}
+    folders = folder_times(plan.members, plan.base)
+    if folders:
+        kept["folders"] = folders
+    attributes: dict[str, Any] = {"decant": kept}
+    if description is not None:
+        name, first = stored_name(series_name(plan)), _first_plane(plan)
+        attributes = image_attributes(
+            name, description, first.samples, first.dtype, encoder.meter,
+            {**kept, "dialect": description.dialect}, levels,
+        )  # fmt: skip
+    writer.finish(attributes, dump_manifest(manifest))
+    return {member.relpath: member.original_sha256 for member in members}
 
 
 def _write_members(
     job: _Job, writer: ArchiveWriter, encoder: Encoder
 ) -> tuple[list[Member], list[dict[str, Any]]]:
     """Write every member; sources are open only while they are worked on."""
-    assert job.plan.description is not None
     number_of = np.empty(len(job.plan.planes), np.int64)  # storage position of each plane
-    number_of[np.asarray(job.plan.description.order)] = np.arange(len(job.plan.planes))
+    if job.plan.description is not None:
+        number_of[np.asarray(job.plan.description.order)] = np.arange(len(job.plan.planes))
     open_sources: list[Source] = []
 
     def parts() -> Iterator[Part]:

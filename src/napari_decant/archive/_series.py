@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from napari_decant.archive._describe import Description
@@ -26,7 +26,9 @@ __all__ = [
     "is_ours",
     "list_folder",
     "plan_series",
+    "without_planes",
 ]
+
 _ARCHIVES = (".zarr.zip", ".zarr")
 _NAMED = 5  # names in a note
 
@@ -72,6 +74,8 @@ class SeriesPlan:
         Member, and plane in that member, of each plane.
     name : str
         Of the archive, if the members are only a part of their folder; empty for the folder's name.
+    pattern : str or None
+        How the user said that names give axes.
     """
 
     base: Path
@@ -81,6 +85,7 @@ class SeriesPlan:
     notes: tuple[str, ...] = ()
     planes: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     name: str = ""
+    pattern: str | None = None
 
     @property
     def size(self) -> int:
@@ -178,8 +183,6 @@ def plan_series(
     StorageError
         A file cannot be read.
     """
-    from napari_decant.archive._place import place_series
-
     if not files:
         raise UsageError(f"{base} holds no files to pack; choose another folder")
     named = [(member_name(path.relative_to(base).as_posix()), path) for path in dict.fromkeys(files)]
@@ -202,10 +205,32 @@ def plan_series(
     if not listed or (len(listed) == 1 and images > 1):
         notes = ("no two images agree, so each gets an archive of its own", *_notes(members[:0], members))
         return SeriesPlan(base, tuple(members), False, notes=notes)
+    return _arrange(members, base, pattern)
+
+
+def _arrange(members: Sequence[SeriesMember], base: Path, pattern: str | None) -> SeriesPlan:
+    """Place the planes of members that agree."""
+    from napari_decant.archive._place import place_series
+
     planes = tuple((m, p) for m, member in enumerate(members) for p in range(len(member.layout.planes)))
-    description = place_series(members, pattern)
-    notes = (*description.notes, *_notes(members, members))
-    return SeriesPlan(base, tuple(members), True, description, notes, planes)
+    description = place_series(members, pattern) if planes else None
+    understood = description.notes if description else ()
+    notes = (*understood, *_notes(members, members))
+    return SeriesPlan(base, tuple(members), True, description, notes, planes, pattern=pattern)
+
+
+def without_planes(plan: SeriesPlan, names: Collection[str]) -> SeriesPlan:
+    """The same series with some members kept whole beside the image; their planes leave gaps.
+
+    Where no member has planes any more there is no image, and ``description`` is None.
+    """
+    members = []
+    for member in plan.members:
+        if member.relpath in names:
+            layout = FileLayout(member.layout.size, member.layout.byteorder, reason=Reason.RECONSTRUCTION)
+            member = SeriesMember(member.path, member.relpath, layout, Reason.RECONSTRUCTION)
+        members.append(member)
+    return replace(_arrange(members, plan.base, plan.pattern), name=plan.name)
 
 
 def _notes(beside: Sequence[SeriesMember], members: Sequence[SeriesMember]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from napari_decant.archive._workers import ordered
 from napari_decant.errors import DecantError, FormatError, IntegrityError, StorageError, UnsupportedOperation
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 
-__all__ = ["hash_files", "recompute"]
+__all__ = ["find_differences", "hash_files", "recompute"]
 
 _SMALL_FILE = 64 << 20
 
@@ -51,6 +51,26 @@ def recompute(
     IntegrityError
         It does not.
     """
+    for reason in find_differences(path, hashes, workers=workers, progress=progress, cancel=cancel).values():
+        raise IntegrityError(reason)
+
+
+def find_differences(
+    path: Path,
+    hashes: Mapping[str, str],
+    *,
+    workers: int,
+    progress: ProgressCallback,
+    cancel: CancelToken,
+) -> dict[str, str]:
+    """As `recompute`, but return the names of the files that do not come back, each with the reason.
+
+    Raises
+    ------
+    IntegrityError
+        The archive holds other files.
+    """
+    wrong: dict[str, str] = {}
     with Archive(path) as archive:
         files = list(archive.files())
         if sorted(file.name for file in files) != sorted(hashes):
@@ -60,13 +80,12 @@ def recompute(
         )
         for file, found in hash_files(files, workers=workers, counter=counter, cancel=cancel):
             if isinstance(found, DecantError):
-                raise IntegrityError(
-                    f"{file.name} could not be read back from its archive: {found}"
-                ) from found
-            if found != hashes[file.name]:
-                raise IntegrityError(
+                wrong[file.name] = f"{file.name} could not be read back from its archive: {found}"
+            elif found != hashes[file.name]:
+                wrong[file.name] = (
                     f"{file.name} read back from its archive has sha256 {found}, not {hashes[file.name]}"
                 )
+    return wrong
 
 
 def hash_files(

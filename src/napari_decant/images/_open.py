@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cached_property
+from importlib import import_module
 from typing import Protocol
 from urllib.parse import urlsplit
 
+import napari_decant
 from napari_decant.errors import UnsupportedOperation
 from napari_decant.images._cache import ChunkCache
 from napari_decant.images._image import Image
@@ -194,7 +196,17 @@ register_opener("zarr", open_zarr)
 register_opener("tiff", open_tiff)
 
 
+def _import_openers(location: Location) -> None:
+    """Import what registers an opener for a file or folder of this machine that has its mark."""
+    if isinstance(location.where, Store) or local_path(location.where) is None or location.store is None:
+        return
+    for mark, package in napari_decant.OPENERS.items():
+        if location.store.exists(mark):
+            import_module(f"napari_decant.{package}")
+
+
 def _source(location: Location, cache: ChunkCache | None, limits: ArrayLimits | None) -> ImageSource:
+    _import_openers(location)
     for opener in reversed(list(_openers.values())):
         source = opener(location, cache, limits)
         if source is not None:
