@@ -9,18 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
 from napari_decant.images import open_image
 from napari_decant.images.crop import Region, WorldMap, place, source_of_image
-from napari_decant.spatial import Sampler
+from napari_decant.spatial import Sampler, SizedQuery, SpatialQuery
 from napari_decant.stores import MemoryStore
 
 from .ngff import image_keys
 
-__all__ = ["Scene", "coarsest", "expected", "scenes", "turn"]
+__all__ = ["Scene", "coarsest", "expected", "scenes", "sheared", "turn", "values_at", "world_of"]
 
 DTYPES = ["u1", "u2", "i2", "u4", "f4", "f8"]
 
@@ -119,21 +120,47 @@ def coarsest(scene):
     return max((number for number, good in enumerate(fits) if good), default=0)
 
 
+@st.composite
+def sheared(draw, **options):
+    """A scene, and a query of any invertible matrix in place of its box: sheared, mirrored, scaled."""
+    scene = draw(scenes(**options))
+    rank = len(scene.levels[0].shape)
+    matrix = np.array([[round(draw(st.floats(-2, 2)), 3) for _ in range(rank)] for _ in range(rank)])
+    assume(abs(np.linalg.det(matrix)) > 0.05)
+    offset = [round(draw(st.floats(-2, 30)), 3) for _ in range(rank)]
+    shape = tuple(draw(st.integers(1, 8)) for _ in range(rank))
+    query = SpatialQuery(np.column_stack([matrix, offset]), scene.sampler, scene.level)
+    return scene, SizedQuery(query, shape)
+
+
+def world_of(scene, sized):
+    """Where the centres of an output lie: corners of the reference are half a voxel before centres."""
+    matrix = np.asarray(sized.query.output_to_reference)
+    grid = np.stack(np.meshgrid(*[np.arange(n) + 0.5 for n in sized.shape], indexing="ij"), -1)
+    corners = grid @ matrix[:, :-1].T + matrix[:, -1]
+    return (corners - 0.5) * np.asarray(scene.scales[0]) + np.asarray(scene.shifts[0])
+
+
 def expected(scene, resolution):
-    """Values at the centres of the output's voxels, and which of them are too near to a border to tell."""
+    """Values at the centres of the box's voxels, and which of them are too near to a border to tell."""
     region = scene.region
     directions = turn(region.angles) * np.asarray(scene.spacing)
     middle = (np.asarray(resolution.shape, float) - 1) / 2
     grid = np.stack(np.meshgrid(*[np.arange(n) for n in resolution.shape], indexing="ij"), -1) - middle
-    world = grid @ directions.T + np.asarray(region.center)
-    level = resolution.level
+    return values_at(scene, resolution.level, grid @ directions.T + np.asarray(region.center))
+
+
+def values_at(scene, level, world):
+    """What scipy finds at points of the world, and which of them are too near to a border to tell."""
     index = (world - np.asarray(scene.shifts[level])) / np.asarray(scene.scales[level])
-    data = scene.levels[level]
-    coordinates = np.moveaxis(index, -1, 0)
     mode = "nearest" if scene.sampler.boundary == "clamp" else "grid-constant"
-    unsure = (np.abs(index - np.floor(index) - 0.5) < 1e-7).any(-1)
     order = 1 if scene.sampler.filter == "linear" else 0
     made = ndimage.map_coordinates(
-        data.astype(np.float64), coordinates, order=order, mode=mode, cval=scene.sampler.constant_value
+        scene.levels[level].astype(np.float64),
+        np.moveaxis(index, -1, 0),
+        order=order,
+        mode=mode,
+        cval=scene.sampler.constant_value,
     )
+    unsure = (np.abs(index - np.floor(index) - 0.5) < 1e-7).any(-1)
     return made, unsure & (order == 0)
