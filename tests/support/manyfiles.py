@@ -36,7 +36,7 @@ def make_many(folder: Path, count: int) -> Path:
 
 
 def under_64_files(source: Path, archive: Path, back: Path) -> float:
-    """Pack, verify, describe and restore a series with 64 open files at most; returns seconds of processor."""
+    """Pack, verify, describe and restore a series with 64 open files at most; returns processor seconds."""
     import resource
 
     def used() -> float:
