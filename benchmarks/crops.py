@@ -1,6 +1,6 @@
 """Crops against the libraries people use for them today, in one run on one machine.
 
-    python benchmarks/crops.py [--data DIR] [--only a b c d e] [--rounds N] [--markdown FILE]
+    python benchmarks/crops.py [--data DIR] [--only a b c d e] [--rounds N] [--markdown FILE] [--page FILE]
 
 Workloads
     a  random crops from sharded Zarr v3, uint16, zstd-3, alone (requests in flight) and in batches of 8
@@ -11,6 +11,10 @@ Workloads
 
 Every peer takes turns round by round, so that a busy moment hits all of them; the median of the
 rounds counts. Caches of decoded chunks are off everywhere; files are in the page cache (but for e).
+tensorstore has no cache pool, copies in as many threads as there are cores, and takes part with two
+numbers of requests in flight where there are several; the faster one is the reference.
+
+``--page`` writes the summary between the marks of a page of the documentation.
 """
 
 from __future__ import annotations
@@ -58,7 +62,9 @@ from napari_decant.spatial import rotated_crop
 SIZE = 512
 CHUNKS = {"32x64x64": ((32, 64, 64), (256, 256, 256)), "128x128x128": ((128, 128, 128), (512, 512, 512))}
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-IN_FLIGHT = 4
+IN_FLIGHT = 8
+MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
+GOALS = {"alone": 1.0, "batches": 1.3, "latency": 2.0, "c:": 3.0, "d:": 6.0}
 
 
 def camera(shape: tuple[int, ...]) -> np.ndarray:
@@ -132,7 +138,7 @@ class Peers:
         self.path = path
         self.image = NgffImage(path)
         self.planner = ChunkPlanner()
-        self.executor = CpuExecutor(FileReader(workers=IN_FLIGHT), CpuLimits(max_memory_bytes=2 << 30))
+        self.executor = CpuExecutor(FileReader(workers=4), CpuLimits(max_memory_bytes=2 << 30))
         self.store = open_ts(path)
         if path.suffix == ".zip":
             self.zarr = zarr.open_array(zarr.storage.ZipStore(path, mode="r"), path="0", mode="r")
@@ -220,7 +226,7 @@ def measure(
 
 
 class Table:
-    """Rows of a Markdown table, printed as they come."""
+    """Rows of a Markdown table, printed as they come, and the summary for the documentation."""
 
     def __init__(self) -> None:
         self.lines = [
@@ -228,9 +234,13 @@ class Table:
             "MB/s of output | against the reference |",
             "|---|---|---|---|---|---|---|",
         ]
+        self.rows: list[tuple[str, Times, str]] = []
+        self.notes: list[str] = []
         print("\n".join(self.lines))
 
     def add(self, workload: str, times: Times, nbytes: int, reference: str) -> None:
+        reference = min((name for name in times if name.startswith(reference)), key=times.__getitem__)
+        self.rows.append((workload, times, reference))
         for name, (wall, cpu) in sorted(times.items(), key=lambda item: item[1]):
             ratio = "reference" if name == reference else f"{times[reference][0] / wall:.2f}x"
             line = (
@@ -241,8 +251,45 @@ class Table:
             print(line, flush=True)
 
     def note(self, text: str) -> None:
+        self.notes.append(text)
         self.lines.append(f"| {text} | | | | | | |")
         print(self.lines[-1], flush=True)
+
+    def summary(self, machine: dict[str, str]) -> str:
+        """Return the part of the documentation that depends on the run."""
+        lines = [f"- {key}: {value}" for key, value in machine.items()]
+        lines += [
+            "",
+            "| workload | napari-decant: wall, CPU, crops/s | reference: wall, CPU | ratio | goal |",
+        ]
+        lines.append("|---|---|---|---|---|")
+        for workload, times, reference in self.rows:
+            wall, cpu = times["napari-decant"]
+            theirs, worked = times[reference]
+            goal = next((least for word, least in GOALS.items() if word in workload), None)
+            ratio = theirs / wall
+            verdict = "none" if goal is None else f"{goal:g}x, {'met' if ratio >= goal else '**missed**'}"
+            lines.append(
+                f"| {workload} | {wall * 1e3:.2f} ms, {cpu * 1e3:.2f} ms, {1 / wall:,.0f} "
+                f"| {reference}: {theirs * 1e3:.2f} ms, {worked * 1e3:.2f} ms | {ratio:.2f}x | {verdict} |"
+            )
+        lines += ["", "Chunks and stored bytes:", "", *(f"- {note}" for note in self.notes)]
+        alone = [(workload, times) for workload, times, _ in self.rows if workload.endswith("alone")]
+        if alone:
+            lines += ["", "Every library on the crops that are read alone, wall time per crop:", ""]
+            lines.append("| library | " + " | ".join(w[3 : -len(", alone")] for w, _ in alone) + " |")
+            lines.append("|---" * (len(alone) + 1) + "|")
+            for name in alone[0][1]:
+                cells = " | ".join(f"{times[name][0] * 1e3:.1f} ms" for _, times in alone)
+                lines.append(f"| {name} | {cells} |")
+        return "\n".join(lines)
+
+
+def write_page(path: Path, summary: str) -> None:
+    """Put the summary between the marks of a page."""
+    before, rest = path.read_text().split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    path.write_text(f"{before}{MARKS[0]}\n{summary}\n{MARKS[1]}{after}")
 
 
 def has(package: str) -> bool:
@@ -280,7 +327,8 @@ def workload_a(root: Path, table: Table, rounds: int) -> None:
 
             every: dict[str, Callable[[list], int]] = {
                 "napari-decant": peers.decant,
-                "tensorstore": peers.tensorstore,
+                "tensorstore, 8 in flight": lambda boxes, p=peers: p.tensorstore(boxes, 8),
+                "tensorstore, 4 in flight": lambda boxes, p=peers: p.tensorstore(boxes, 4),
                 "zarr-python": peers.zarr_python,
                 "dask": peers.dask_array,
             }
@@ -289,7 +337,8 @@ def workload_a(root: Path, table: Table, rounds: int) -> None:
             table.add(f"{label}, alone", measure(every, boxes_of, rounds), nbytes, "tensorstore")
             together: dict[str, Callable[[list], int]] = {
                 "napari-decant": lambda boxes, p=peers: p.decant(boxes, 8),
-                "tensorstore": lambda boxes, p=peers: p.tensorstore(boxes, 8),
+                "tensorstore, 8 in flight": lambda boxes, p=peers: p.tensorstore(boxes, 8),
+                "tensorstore, 16 in flight": lambda boxes, p=peers: p.tensorstore(boxes, 16),
             }
             seconds = measure(together, lambda turn, f=boxes_of: f(turn) + f(turn), rounds)
             table.add(f"{label}, batches of 8", seconds, nbytes, "tensorstore")
@@ -475,6 +524,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list("abcde"), choices=list("abcde"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     options.data.mkdir(parents=True, exist_ok=True)
     make_data(options.data)
@@ -493,6 +543,8 @@ def main() -> None:
         globals()[f"workload_{letter}"](options.data, table, options.rounds)
     if hasattr(os, "getloadavg"):
         machine["load"] += f", {os.getloadavg()[0]:.1f} after; our own threads make up to {THREADS}"
+    if options.page is not None:
+        write_page(options.page, table.summary(machine))
     if options.markdown is not None:
         head = "\n".join(f"- {key}: {value}" for key, value in machine.items())
         options.markdown.write_text(head + "\n\n" + "\n".join(table.lines) + "\n")

@@ -322,6 +322,22 @@ def test_batches_that_are_not_released_do_not_hang_the_next(image):
         pipeline.pop().release()  # what was waiting goes on
 
 
+def test_batches_too_large_together_are_made_one_by_one(executor):
+    image = image_in(files_of(DATA, chunks=(16, 40, 48), compressors=zc.ZstdCodec(level=1)), "zyx")
+    turned = SpatialQuery([[1, 0.1, 0, 2], [0, 1, 0.1, 4], [0, 0, 1, 3]], Sampler("linear", "clamp"), 0)
+    sample = turned.resolve(image, (8, 32, 32))
+    (expected,) = executor.run(ChunkPlanner().plan([sample]))
+    limit = 3 * DATA.nbytes + 4 * 16384  # one chunk under a tile, one being decoded, its bytes; few outputs
+    with (
+        CpuExecutor(limits=CpuLimits(max_memory_bytes=limit, decode_workers=1)) as small,
+        pipeline_of(small, shape=(8, 32, 32), samples=1) as pipeline,
+    ):
+        for batch in pipeline.map([sample] * 12):
+            with batch:
+                np.testing.assert_array_equal(batch.array[0], expected)
+    assert small.memory.used == 0
+
+
 def test_released_memory_is_used_again_but_never_under_a_kept_array(image, executor):
     with pipeline_of(executor) as pipeline:
         pipeline.push([crop(image, (0, 0, 0), (4, 8, 8))] * 2)

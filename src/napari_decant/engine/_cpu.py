@@ -23,7 +23,7 @@ from napari_decant.progress import CancelToken
 
 __all__ = ["CpuExecutor"]
 
-_HERE_BYTES: Final = 384 << 10
+_HERE_BYTES: Final = 8 << 20  # one chunk has nothing to do side by side
 _KNOB: Final = "max_memory_bytes"
 
 

@@ -41,6 +41,7 @@ class _Job:
         self.buffer: list[NDArray[np.uint8]] = []
         self.promised = 0
         self.done = False
+        self.single = False  # whether it is planned by itself
         self.blocked = 0  # memory it waits for
 
 
@@ -292,9 +293,19 @@ class Pipeline:
                     self._stats.plan_seconds += took
                 self._begin(jobs, plan)
             except Exception as error:  # noqa: BLE001 - it belongs to the batches' samples, not to this thread
-                for job in jobs:
-                    self._end(job, [error] * len(job.samples))
+                if isinstance(error, BudgetExceeded) and len(jobs) > 1:
+                    self._part(jobs)  # each may fit by itself
+                else:
+                    for job in jobs:
+                        self._end(job, [error] * len(job.samples))
                 self._stopped()
+
+    def _part(self, jobs: list[_Job]) -> None:
+        """Put batches back, to be planned one by one."""
+        with self._changed:
+            for job in reversed(jobs):
+                job.single = True
+                self._queued.appendleft(job)
 
     def _gather(self) -> list[_Job]:
         """Take the next batch with those that wait behind it and fit: they share chunks then."""
@@ -302,7 +313,7 @@ class Pipeline:
         size = self.output.nbytes
         room = (self.executor.memory.limit - self.executor.memory.used) // 2
         while self._queued and sum(len(job.samples) for job in jobs) < _TOGETHER:
-            if (len(jobs) + 1) * size > room:
+            if jobs[0].single or self._queued[0].single or (len(jobs) + 1) * size > room:
                 break
             jobs.append(self._queued.popleft())
         return jobs
@@ -333,9 +344,10 @@ class Pipeline:
                     errors[number] = error
         size = self.output.nbytes
         targets = [None if error is not None else self.output.dtype for error in errors]
-        working, held = self.executor.working_bytes(
-            plan, targets, self.executor.memory.limit - size * len(jobs)
-        )
+        memory = self.executor.memory
+        # what others hold may be lent for long: a smaller working set that fits now beats a wait for it
+        room = max(memory.limit - memory.used, memory.limit // 2) - size * len(jobs)
+        working, held = self.executor.working_bytes(plan, targets, room)
         self._promise(jobs, size * len(jobs) + working)
         groups: list[int] = []
         outputs: list[NDArray[Any] | None] = []

@@ -18,6 +18,7 @@ __all__ = ["BLOCK_BYTES", "blocks_bytes", "cut_frame"]
 BLOCK_BYTES: Final = 128 << 10
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _RLE: Final = 1
+_MOST_WINDOW: Final = 31  # a power of two; no decoder takes more
 
 
 def _frame_header(data: memoryview, size: int) -> tuple[int, int] | None:
@@ -34,8 +35,10 @@ def _frame_header(data: memoryview, size: int) -> tuple[int, int] | None:
         declared = int.from_bytes(data[at : at + width], "little") + (256 if width == 2 else 0)
         if declared != size:
             raise FormatError(f"a zstd frame declares {declared:,} bytes where the chunk has {size:,}")
-    window = (max((size - 1).bit_length(), 10) - 10) << 3 if single else data[5]
-    return at + width, window
+    power = max((size - 1).bit_length(), 10)
+    if power > _MOST_WINDOW:
+        return None
+    return at + width, (power - 10) << 3 if single else data[5]
 
 
 def _block(data: memoryview, at: int) -> tuple[int, bool]:
