@@ -122,6 +122,11 @@ class ImageFacts:
         return self.kind == "labels"
 
     @property
+    def in_labels_group(self) -> bool:
+        """Whether the image stands in a group 'labels'."""
+        return _in_labels_group(self.path)
+
+    @property
     def names(self) -> list[str]:
         """Names of the axes as declared; those that have none are '?'."""
         return [str(axis.get("name", "?"))[:40] for axis in self.axes]

@@ -82,6 +82,12 @@ def _child_paths(value: Any) -> list[str]:
 )
 def label_group(facts: ImageFacts) -> Iterator[Outcome]:
     """L1."""
+    if facts.is_labels and not facts.in_labels_group:
+        because = "there is no image here that they could belong to"
+        yield Outcome(
+            False, "labels on their own", "labels/NAME in the group of an image", facts.path, because
+        )
+        return
     if facts.node is None or facts.node.array is not None or facts.is_labels:
         yield Outcome(None, "", path=facts.path, because="it is no image that could have labels")
         return
