@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -33,7 +34,9 @@ def _viewer() -> Iterator[napari.Viewer]:
         viewer = napari.Viewer(show=True)
     viewer.window.resize(1400, 900)
     settle(viewer, 0.2)
+    gc.freeze()  # napari collects garbage whenever a dock or a layer goes: not again what stays anyway
     yield viewer
+    gc.unfreeze()
     viewer.close()
 
 
