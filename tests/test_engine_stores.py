@@ -217,3 +217,10 @@ def test_arrays_of_other_things_are_refused(dtype):
         image_in(changed(files, dtype=dtype), "yx")
     with pytest.raises(UnsafeInput, match="Python objects"):
         image_in(changed(files, dtype="|O"), "yx")
+
+
+@pytest.mark.parametrize("value", [1e308, "<q2", "u2,,", "(", [1], "<u4"])
+def test_a_filter_of_an_unknown_data_type_is_refused(value):
+    files = files_of(pixels((4, 6)), zarr_format=2, chunks=(2, 3), filters=[numcodecs.Delta("<u2")])
+    with pytest.raises(FormatError, match="data type|elements arrive|<u2 arrive"):
+        image_in(changed(files, filters=[{"id": "delta", "dtype": value}]), "yx")

@@ -66,8 +66,8 @@ def _dtype_config(config: dict[str, Any], key: str, default: np.dtype[Any], wher
         return default.str
     try:
         dtype = np.dtype(str(text))
-    except TypeError:
-        raise FormatError(f"{where} gives a codec the unknown data type {text!r}") from None
+    except (TypeError, ValueError, SyntaxError):  # numpy parses strings in several ways
+        raise FormatError(f"{where} gives a codec the unknown data type {str(text)[:60]!r}") from None
     if dtype.kind not in "biufc":
         raise UnsupportedOperation(
             f"{where} gives a codec the data type {text!r}; only numbers are supported"
