@@ -222,5 +222,5 @@ def test_arrays_of_other_things_are_refused(dtype):
 @pytest.mark.parametrize("value", [1e308, "<q2", "u2,,", "(", [1], "<u4"])
 def test_a_filter_of_an_unknown_data_type_is_refused(value):
     files = files_of(pixels((4, 6)), zarr_format=2, chunks=(2, 3), filters=[numcodecs.Delta("<u2")])
-    with pytest.raises(FormatError, match="data type|elements arrive|<u2 arrive"):
+    with pytest.raises(FormatError, match=r"data type|arrive"):
         image_in(changed(files, filters=[{"id": "delta", "dtype": value}]), "yx")
