@@ -12,7 +12,7 @@ import pytest
 from napari.settings import get_plugin_settings
 from tests.plugin.helpers import write_folder
 from tests.support.conforming import conforming
-from tests.support.gui import button, rows, settled
+from tests.support.gui import button, faults_of, rows, settled
 from tests.support.tiffwriter import TiffSpec, write_sparse_imagej, write_tiff
 
 from napari_decant import archive
@@ -117,6 +117,17 @@ def test_a_run_is_cancelled_in_the_activity_dock(qtbot, viewer, dock, tmp_path: 
     settled(qtbot, panel, timeout=60_000)
     assert not progress._all_instances
     assert sorted(os.listdir(tmp_path)) == ["big.tif"]
+
+
+def test_every_control_of_the_docks_can_be_found_named_and_reached(qtbot, viewer, dock) -> None:
+    window = viewer.window._qt_window
+    with qtbot.waitActive(window):
+        window.raise_()
+        window.activateWindow()
+    for key in TITLES:
+        panel = dock(key)
+        assert faults_of(qtbot, panel) == [], key
+        undock(viewer, key)
 
 
 def test_settings_are_those_of_naparis_preferences(qtbot, viewer, dock, tmp_path: Path) -> None:

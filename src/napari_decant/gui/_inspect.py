@@ -71,6 +71,11 @@ class InspectPanel(Intake):
         self.chooser.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.chooser.setMinimumContentsLength(12)
         self.chooser.currentIndexChanged.connect(self._choose)
+        form = QWidget()
+        form.setObjectName("decantForm")  # it looks like the fields of the other panels
+        line = QHBoxLayout(form)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.addWidget(self.chooser)
         self.picture = QLabel()
         self.picture.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignHCenter)
         self.picture.setAccessibleName("Picture")
@@ -81,6 +86,7 @@ class InspectPanel(Intake):
         self._grid.setHorizontalSpacing(2 * gap)
         self.map = FileMap(self.look)
         self.members = Table(self.look, (("name", "Files inside"), ("what", "sha256"), ("size", "Size")))
+        self.members.setToolTip("The originals inside, each with its sha256")
         self.copy_button = side_button(
             self.look, Action("&Copy as text", "copy", "Copy everything shown here", self.copy)
         )
@@ -120,7 +126,7 @@ class InspectPanel(Intake):
         box.setSpacing(gap)
         box.addLayout(self._news)
         box.addWidget(self.drop)
-        box.addWidget(self.chooser)
+        box.addWidget(form)
         box.addWidget(self.page, 1)
         box.addWidget(buttons)
         self._box = box

@@ -102,6 +102,7 @@ class JobPanel(Looking):
 
     def _build(self) -> None:
         self.table = Table(self.look, self.COLUMNS)
+        self.table.setToolTip("Right click or the Menu key: what can be done with a row; Delete takes it off")
         self.rows = self.table.rows
         self.table.menu_wanted.connect(self._show_menu)
         self.table.remove_wanted.connect(lambda: self.remove(self.table.chosen()))
