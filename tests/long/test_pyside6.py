@@ -44,12 +44,27 @@ def pyside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _environment(pyside: Path) -> dict[str, str]:
+    path = os.pathsep.join([str(pyside), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return {**os.environ, "PYTHONPATH": path, "QT_API": "pyside6"}
+
+
+@pytest.mark.parametrize("binding", ["pyqt6", "pyside6"])
+@pytest.mark.parametrize("mode", ["windows", "panels"])
+def test_windows_and_panels_come_and_go_50_times_in_mid_job(
+    request: pytest.FixtureRequest, tmp_path: Path, binding: str, mode: str
+) -> None:
+    environment = {**os.environ, "QT_API": "pyqt6"}
+    if binding == "pyside6":
+        environment = _environment(request.getfixturevalue("pyside"))
+    words = [sys.executable, "-m", "tests.support.stress", mode, "50", str(tmp_path)]
+    run = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, "left: [] [] []\n"), run.stderr[-4000:]
+    assert "Traceback" not in run.stderr
+
+
 def test_the_window_does_the_same_with_pyside6(pyside: Path) -> None:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(pyside), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
-        "QT_API": "pyside6",
-    }
+    environment = _environment(pyside)
     binding = [sys.executable, "-c", "import qtpy; print(qtpy.API_NAME)"]
     name = subprocess.run(binding, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert name == "PySide6"
