@@ -317,6 +317,7 @@ def test_tiff_over_http(tmp_path: Path) -> None:
         ("Microns", "micrometer"), ("µm", "micrometer"), ("μm", "micrometer"),
         ("\u00c2\u00b5m", "micrometer"),
         ("metre", "meter"), ("Nanometers", "nanometer"), ("sec", "second"), ("hours", "hour"),
+        ("Millimetres", "millimeter"), ("\\u00B5m", "micrometer"), ("\u212b", "angstrom"), ("as", None),
         (None, None), ("", None), ("pixel", None), ("px", None), ("s/m", None),
     ],
 )  # fmt: skip
