@@ -60,6 +60,11 @@ class Desk(QObject):
         """Load in the background what the first file will need."""
         self.runner.warm(Task("warm"))
 
+    @property
+    def at_work(self) -> int:
+        """Jobs that wait or run, those that only look at files aside."""
+        return len([job for job in self.jobs.active if job.verb != "look"])
+
     def begin(self, folders: Iterable[str]) -> None:
         """Remember the folders that are written to, for the case that the program is killed."""
         self._busy.update(set(folders))

@@ -26,6 +26,7 @@ from napari_decant.gui._inspect import InspectPanel
 from napari_decant.gui._pack import PackPanel
 from napari_decant.gui._panel import JobPanel
 from napari_decant.gui._restore import RestorePanel
+from napari_decant.gui._stopping import ask_to_stop
 from napari_decant.gui._style import style_sheet
 from napari_decant.gui._verify import VerifyPanel
 from napari_decant.gui._widgets import Action, bind_icon
@@ -227,26 +228,14 @@ class Window(QMainWindow):
             event.accept()
             return
         event.ignore()
-        if not self._closing and self.question is None:
-            self._ask()
-
-    def _ask(self) -> None:
-        box = QMessageBox(self)
-        box.setIcon(QMessageBox.Icon.Question)
-        box.setWindowTitle("Work is under way")
-        waiting = len([job for job in self.desk.jobs.active if job.verb != "look"])
-        box.setText(f"{count(waiting, 'job')} would be stopped.")
-        box.setInformativeText(
-            "What is finished stays; what is unfinished is removed. Originals are untouched."
-        )
-        stop = box.addButton("&Stop and close", QMessageBox.ButtonRole.DestructiveRole)
-        stay = box.addButton("&Keep working", QMessageBox.ButtonRole.RejectRole)
-        box.setDefaultButton(stay)
-        box.setEscapeButton(stay)
-        box.buttonClicked.connect(lambda button: self._stop() if button is stop else None)
-        box.finished.connect(self._answered)
-        self.question = box
-        box.open()
+        if self._closing or self.question is not None:
+            return
+        jobs = self.desk.at_work
+        if jobs:
+            self.question = ask_to_stop(self, jobs, self._stop)
+            self.question.finished.connect(self._answered)
+        else:  # files are only being looked at
+            self._stop()
 
     def _answered(self) -> None:
         self.question = None

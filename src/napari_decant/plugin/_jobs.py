@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 
+from napari import current_viewer
 from napari.utils.progress import cancelable_progress
 from qtpy.QtCore import QEventLoop, QThread, QTimer
 from qtpy.QtWidgets import QApplication
 
+from napari_decant.plugin._leaving import Work, guard
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 
 __all__ = ["DockBar", "run_alive"]
@@ -72,8 +74,6 @@ class _Cancelable(cancelable_progress):
 
 def _in_window() -> bool:
     """Whether this is the thread of a viewer's window, which would stand still."""
-    from napari import current_viewer
-
     app = QApplication.instance()
     return app is not None and QThread.currentThread() == app.thread() and current_viewer() is not None
 
@@ -130,6 +130,7 @@ def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str)
     timer.timeout.connect(look)
     thread.start()
     timer.start(_POLL_MS)
+    unguard = guard(current_viewer(), Work(lambda: 1, cancel.cancel, lambda: True))  # until it is taken away
     try:
         loop.exec()
     finally:
@@ -137,6 +138,7 @@ def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str)
         if thread.is_alive():  # the program ends while it works
             cancel.cancel()
         thread.join()
+        unguard()
         if bar is not None:
             bar.close()
     result, error = ended[0]

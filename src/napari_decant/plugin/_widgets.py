@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from napari_decant.gui import (
 )
 from napari_decant.gui.jobs import JobState
 from napari_decant.plugin._jobs import DockBar
+from napari_decant.plugin._leaving import Work, guard
 from napari_decant.plugin._view import add_to_viewer
 from napari_decant.plugin._watch import watch
 
@@ -119,7 +121,7 @@ class _Seat:
 
     def __init__(self, viewer: Any) -> None:
         self.viewer = viewer
-        self.panels = 0
+        self.panels: list[Any] = []
         store = NapariStore()
         settings = open_settings(store)
         store.follow(settings)
@@ -128,6 +130,8 @@ class _Seat:
         self.desk = Desk(settings, self.look, open_images=self.open, say=self._say)
         self.desk.warm()
         viewer.events.theme.connect(self._retheme)
+        runner = self.desk.runner
+        self._unguard = guard(viewer, Work(lambda: self.desk.at_work, self._cancel, lambda: runner.busy))
 
     def open(self, paths: Sequence[Path]) -> None:
         """Add images to the viewer: archives, and files that napari would not give to our reader."""
@@ -145,8 +149,15 @@ class _Seat:
     def _retheme(self, event: Any = None) -> None:
         self.look.set_theme(napari_theme(self.viewer.theme))
 
+    def _cancel(self) -> None:
+        for panel in self.panels:
+            if hasattr(panel, "cancel"):
+                panel.cancel()
+        self.desk.runner.cancel_all()
+
     def close(self) -> None:
         """Stop what runs; in the background, since cleaning up may take a moment."""
+        self._unguard()
         self.viewer.events.theme.disconnect(self._retheme)
         self.desk.bridge.close()
         thread = threading.Thread(target=self.desk.runner.close, name="decant-close")
@@ -161,16 +172,15 @@ def _seat_of(viewer: Any) -> tuple[_Seat, int]:
     key = id(viewer)
     if key not in _seats:
         _seats[key] = _Seat(viewer)
-    _seats[key].panels += 1
     return _seats[key], key
 
 
-def _leave(key: int) -> None:
+def _leave(key: int, panel: Any) -> None:
     seat = _seats.get(key)
-    if seat is None:
+    if seat is None or panel not in seat.panels:
         return
-    seat.panels -= 1
-    if seat.panels <= 0:
+    seat.panels.remove(panel)
+    if not seat.panels:
         del _seats[key]
         seat.close()
 
@@ -185,6 +195,8 @@ class _Docked:
         panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         panel.handed.connect(panel._hand_on)
         self._seat, self._key = seat, key
+        seat.panels.append(panel)
+        panel.destroyed.connect(partial(_leave, key, panel))  # with its whole window
         app = QApplication.instance()
         if app is not None:
             app.aboutToQuit.connect(panel._leave)
@@ -212,7 +224,7 @@ class _Docked:
             panel.leave()
             if hasattr(panel, "_activity"):
                 panel._activity.close()
-            _leave(key)
+            _leave(key, panel)
             panel.deleteLater()
 
 
