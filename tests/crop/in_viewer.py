@@ -48,11 +48,16 @@ def canvas_of(viewer):
 
 def to_canvas(viewer, world):
     """Where a point of the world is on the canvas, in pixels, once the window is laid out."""
-    settle(viewer, 0.03)
-    view = canvas_of(viewer).view
-    shown = np.array(world, float)[list(viewer.dims.displayed)][::-1]
-    at = (view.transform * view.scene.transform).map(list(shown))
-    return QPoint(*(round(float(v)) for v in np.asarray(at[:2]) / np.asarray(at)[3]))
+    before = None
+    for _ in range(50):
+        settle(viewer, 0.03)
+        view = canvas_of(viewer).view
+        shown = np.array(world, float)[list(viewer.dims.displayed)][::-1]
+        at = np.asarray((view.transform * view.scene.transform).map(list(shown)))
+        if before is not None and np.abs(at - before).max() < 0.5:
+            return QPoint(*(round(float(v)) for v in at[:2] / at[3]))
+        before = at
+    raise AssertionError("the canvas does not come to rest")
 
 
 def drag(viewer, begin, end, steps=6, keys=Qt.KeyboardModifier.NoModifier):

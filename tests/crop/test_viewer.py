@@ -171,8 +171,11 @@ def test_a_volume_in_space_is_moved_sized_and_turned(viewer, qtbot, tool, tmp_pa
 def test_a_plane_follows_the_camera(viewer, qtbot, tool, tmp_path):
     volume(viewer, tmp_path)
     widget = tool()
-    viewer.dims.ndisplay = 3
     widget.form.modes.button(1).click()
+    assert not widget.form.follow.isEnabled()
+    assert "3-D" in widget.form.follow.text()  # it says why
+    viewer.dims.ndisplay = 3
+    assert widget.form.follow.isEnabled()
     ready(qtbot, widget)
     assert widget.intent.grid == "isotropic"
     assert widget.snapshot.cuts[0].shape[0] == 1
@@ -255,6 +258,9 @@ def test_closing_the_dock_ends_the_work_and_takes_the_box_away(viewer, qtbot, to
     assert not opened.is_open or opened is not None
     viewer.add_image(np.ones((4, 4)))  # nobody listens any more
     QApplication.processEvents()
+    for width in (1300, 1400):  # and the window is drawn as ever
+        viewer.window.resize(width, 900)
+        settle(viewer, 0.05)
 
 
 def test_removing_the_box_or_the_layer_is_noticed(viewer, qtbot, tool):

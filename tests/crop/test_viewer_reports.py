@@ -165,7 +165,7 @@ def test_d05_values_stay_in_their_range_and_labels_keep_their_numbers(viewer, qt
     assert 4000000001 in numbers
     widget.form.chosen.emit((layers[1].unique_id,))
     assert not widget.form.output.filter.isEnabled()  # and it says why
-    assert "Labels" in widget.form.output.filter.toolTip()
+    assert "Labels have no values between them" in widget.form.output.problems["filter"].text()
 
 
 def test_d06_a_gpu_that_cannot_be_used_is_said_and_auto_cuts_all_the_same(viewer, qtbot, tool):

@@ -33,6 +33,9 @@ __all__ = ["MODES", "CropForm"]
 MODES: Final[tuple[Literal["box", "plane", "whole"], ...]] = ("box", "plane", "whole")
 _KEEP = "Keep what is cut, for other images and the command line"
 _LOAD = "Place the box as a saved query says"
+_SNAP = "Straight boxes end between voxels, so that voxels are copied unchanged"
+_VOXELS = "Numbers count voxels of the first layer, not the world's units"
+_FOLLOW = "The plane faces you, however the view is turned"
 
 
 class CropForm(QWidget):
@@ -99,16 +102,16 @@ class CropForm(QWidget):
             "&Reset", "A straight box in the middle of the view", lambda: self.reset_wanted.emit()
         )
         self.follow = QCheckBox("&Follow the camera")
-        self.follow.setToolTip("The plane faces you, however the view is turned")
+        self.follow.setToolTip(_FOLLOW)
         self.follow.toggled.connect(self.follow_wanted)
         self._row([self.draw, self.reset])
         self._box.addWidget(self.follow)
         self.fields = RegionFields()
         self._box.addWidget(self.fields)
         self.snap = QCheckBox("Sna&p to voxels")
-        self.snap.setToolTip("Straight boxes end between voxels, so that voxels are copied unchanged")
+        self.snap.setToolTip(_SNAP)
         self.voxels = QCheckBox("In &voxels")
-        self.voxels.setToolTip("Numbers count voxels of the first layer, not the world's units")
+        self.voxels.setToolTip(_VOXELS)
         self.voxels.toggled.connect(lambda: self._draw_fields())
         self._row([self.snap, self.voxels])
         self._box.addWidget(self.problems["region"])
@@ -151,11 +154,20 @@ class CropForm(QWidget):
         for widget in (self.draw, self.reset, self.fields, self.snap, self.voxels):
             widget.setVisible(intent.mode != "whole")
         self.follow.setVisible(intent.mode == "plane")
-        _check(self.snap, intent.snap)
+        turned = snapshot.region is not None and snapshot.region.is_turned
+        _check(self.snap, intent.snap and not turned)
+        self.snap.setEnabled(not turned)
+        self.snap.setToolTip("A turned box has no whole voxels to end between" if turned else _SNAP)
         self._draw_fields()
         self.headline.setText(snapshot.headline)
         self.keep.setEnabled(snapshot.ready)
         self.keep.setToolTip(next((problem.text for problem in snapshot.problems), _KEEP))
+
+    def show_camera(self, turns: bool) -> None:
+        """Offer to follow the camera, or say that it does not turn."""
+        self.follow.setEnabled(turns)
+        self.follow.setText("&Follow the camera" if turns else "&Follow the camera (in the 3-D view)")
+        self.follow.setToolTip(_FOLLOW if turns else "The 2-D view cannot be turned: switch to 3-D")
 
     def _draw_list(self, snapshot: Snapshot) -> None:
         layers = snapshot.layers
@@ -166,7 +178,7 @@ class CropForm(QWidget):
         for row, layer in enumerate(layers):
             item = self.list.item(row) or QListWidgetItem(self.list)
             on = layer.key in snapshot.intent.layers
-            item.setText(layer.name)
+            item.setText(f"{layer.name}: {layer.problem}" if layer.problem else layer.name)
             item.setToolTip(layer.problem or "")
             usable = layer.problem is None or on
             flags = Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEnabled
@@ -187,6 +199,7 @@ class CropForm(QWidget):
         world = first.world if first is not None else None
         plain = world is not None and world.is_straight
         self.voxels.setEnabled(plain)
+        self.voxels.setToolTip(_VOXELS if plain else "The first layer's voxels do not lie along these axes")
         steps = world.pitch if world is not None else (1.0,) * snapshot.rank
         region = snapshot.region or snapshot.intent.region
         if region is not None and region.rank != snapshot.rank:

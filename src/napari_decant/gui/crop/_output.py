@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from qtpy.QtWidgets import (
 from superqt import QElidingLabel
 
 from napari_decant.gui._theme import Look
-from napari_decant.gui._widgets import Action, bind_icon, flat_button, label
+from napari_decant.gui._widgets import Action, bind_icon, flat_button, label, repolish
 from napari_decant.gui.crop._fields import Number
 from napari_decant.gui.crop._state import Grid, Intent, Snapshot
 
@@ -166,8 +166,9 @@ class OutputForm(QWidget):
             widget.setVisible(more)
         only_labels = bool(snapshot.cuts) and all(cut.source.is_label for cut in snapshot.cuts)
         self.filter.setEnabled(not only_labels)
-        self.filter.setToolTip("Labels have no values between them" if only_labels else "Between voxels")
-        self._say(snapshot)
+        hint = "Labels have no values between them: the nearest is taken." if only_labels else ""
+        self.filter.setToolTip(hint or "Between voxels")
+        self._say(snapshot, {"filter": hint})
 
     def _set_levels(self, levels: int) -> None:
         if levels == self._levels:
@@ -180,12 +181,16 @@ class OutputForm(QWidget):
         blocker.unblock()
         self._levels = levels
 
-    def _say(self, snapshot: Snapshot) -> None:
+    def _say(self, snapshot: Snapshot, hints: Mapping[str, str]) -> None:
         for control, said in self.problems.items():
-            text = snapshot.problem(control)
-            said.setText(text or "")
-            said.setVisible(text is not None)
-            if text is not None:
+            problem = snapshot.problem(control)
+            text = problem or hints.get(control, "")
+            said.setText(text)
+            said.setVisible(bool(text))
+            if said.property("problem") != str(problem is not None).lower():
+                said.setProperty("problem", str(problem is not None).lower())
+                repolish(said)
+            if problem is not None:
                 self.open()
         words = [self.grid.currentText() if self.grid.currentIndex() else "spacing of the image"]
         words.append(self.filter.currentText())

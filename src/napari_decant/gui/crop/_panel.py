@@ -199,11 +199,11 @@ class CropPanel(QWidget):
 
     def camera_moved(self) -> None:
         """Turn the plane to face the viewer, where it is to follow."""
-        region = self.intent.region
-        if not self.follows or self.intent.mode != "plane" or region is None or region.rank != 3:
+        if self.intent.mode != "plane":
             return
-        rotation = self.host.camera()
-        if rotation is not None:
+        region, rotation = self.intent.region, self.host.camera()
+        self.form.show_camera(rotation is not None)
+        if self.follows and rotation is not None and region is not None and region.rank == 3:
             self.set_region(region.moved(angles=angles_of(rotation)))
 
     def _want(self, intent: Intent, layers: Sequence[LayerFacts] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,12 +22,7 @@ _COLORS: Final = {"move": "#ffffff", "face": "#ffd23f", "corner": "#ffd23f", "tu
 _SIZES: Final = {"move": 16.0, "face": 11.0, "corner": 11.0, "turn": 15.0}
 _LINE: Final = "#ffd23f"
 _WIDTH: Final = {2: 2.0, 3: 3.0}  # canvas pixels; in space, lines are flat ribbons
-
 _FAINT: Final = 0.35
-
-# Drawings of our layers, kept when those are gone, some kilobytes each: Mesa's software renderer (22.3) may
-# crash in a frame after the shaders of both were deleted, for instance when the window is resized.
-_KEPT: Final[list[Any]] = []
 
 
 def is_box_layer(layer: Any) -> bool:
@@ -52,6 +48,7 @@ class BoxLayers:
         keys: dict[str, Callable[[], object]],
         changed: Callable[..., object],
     ) -> None:
+        keep_context(viewer)
         self.viewer, self._keys, self._changed = viewer, keys, changed
         self.busy = False
         self._lines: Any = None
@@ -171,7 +168,6 @@ class BoxLayers:
         try:
             for layer in (self._lines, self._points):
                 self.viewer.layers.append(layer)
-                self._keep_drawing(layer)
                 layer.events.visible.connect(self._changed)
             self.viewer.layers.selection.active = self._points
         finally:
@@ -189,8 +185,20 @@ class BoxLayers:
             self.busy = False
         self._lines = self._points = None
 
-    def _keep_drawing(self, layer: Any) -> None:
-        canvas = getattr(getattr(self.viewer.window, "_qt_viewer", None), "canvas", None)
-        drawn = getattr(canvas, "layer_to_visual", {}).get(layer)
-        if drawn is not None:
-            _KEPT.append(drawn.node)
+
+def keep_context(viewer: napari.Viewer) -> None:
+    """Make the canvas's OpenGL context the current one whenever a layer is removed, from now on.
+
+    napari (0.9) deletes the shaders of a removed layer at once, in whatever context is current: often that of
+    the window around the canvas. Some drivers then crash in the first frame after the canvas was resized.
+    """
+    native = getattr(getattr(getattr(viewer.window, "_qt_viewer", None), "canvas", None), "native", None)
+    if native is None or native.property(_MARK):
+        return
+    native.setProperty(_MARK, True)
+
+    def make_current(event: Any = None) -> None:
+        with suppress(RuntimeError):  # the window is closed
+            native.makeCurrent()
+
+    viewer.layers.events.removing.connect(make_current)

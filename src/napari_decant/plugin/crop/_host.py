@@ -63,6 +63,7 @@ class NapariHost:
             (layers.events.units, self._on_layers),
             (self.viewer.dims.events.point, self._on_point),
             (self.viewer.scene.camera.events.angles, self._on_camera),
+            (self.viewer.dims.events.ndisplay, self._on_camera),
             (self.viewer.canvas.events.size, self._on_size),
         ]
 
