@@ -10,25 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from qtpy.QtCore import QPoint, Qt, QTimer, QUrl, Signal
-from qtpy.QtGui import QDesktopServices, QGuiApplication
-from qtpy.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtCore import QTimer, QUrl, Signal
+from qtpy.QtGui import QDesktopServices
+from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._endings import Ending
 from napari_decant.gui._footer import Footer
-from napari_decant.gui._looking import Looking
-from napari_decant.gui._menu import pop_up
+from napari_decant.gui._listing import Listing
 from napari_decant.gui._options import Options
 from napari_decant.gui._row import Mark, Row
-from napari_decant.gui._table import Table
-from napari_decant.gui._widgets import Action, Card, label
+from napari_decant.gui._widgets import Action, Card
 from napari_decant.gui.jobs import Batch, Job, JobState
 
 __all__ = ["JobPanel", "Summary"]
 
 _SLICE_SECONDS = 0.012  # of queueing, then the window gets to draw and to answer
-_REFRESH_MS = 80
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Summary:
     actions: Sequence[Action] = ()
 
 
-class JobPanel(Looking):
+class JobPanel(Listing):
     """A table of files, a button that works on them, and what came of it.
 
     A panel of a verb says what is abstract here: its form, its button, its work and its words.
@@ -50,7 +47,6 @@ class JobPanel(Looking):
     parent : QWidget, optional
     """
 
-    COLUMNS: ClassVar[Sequence[tuple[str, str]]]
     IN_BYTES: ClassVar[bool] = True
     """Whether jobs have their sizes in bytes, so that there is a speed."""
 
@@ -63,10 +59,6 @@ class JobPanel(Looking):
         self._feed: Iterator[tuple[Row, Job, str]] = iter(())
         self._feeding = False
         self._folders: set[str] = set()
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(_REFRESH_MS)
-        self._soon.timeout.connect(self.refresh)
         self.card: Card | None = None
         self._build()
         desk.bridge.changed.connect(self._on_work)
@@ -94,26 +86,9 @@ class JobPanel(Looking):
     def summary(self, batch: Batch) -> Summary:
         """What to say at the end."""
 
-    @abstractmethod
-    def row_actions(self, row: Row) -> list[Action]:
-        """What can be done with a row, for its menu, besides removing it."""
-
     # --- putting it together ---
 
     def _build(self) -> None:
-        self.table = Table(self.look, self.COLUMNS)
-        self.table.setToolTip("Right click or the Menu key: what can be done with a row; Delete takes it off")
-        self.rows = self.table.rows
-        self.table.menu_wanted.connect(self._show_menu)
-        self.table.remove_wanted.connect(lambda: self.remove(self.table.chosen()))
-        self.table.copy_wanted.connect(lambda: self.copy(self.table.chosen()))
-        self.table.row_chosen.connect(self._show_detail)
-        self.detail = label(wrap=True)
-        self.detail.setObjectName("decantDetail")
-        self.detail.setMargin(self.fontMetrics().height() // 2)
-        self.detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.detail.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Maximum)
-        self.detail.hide()
         self.form = self.options()
         self.form.changed.connect(self.refresh_soon)
         self.footer = Footer(self.look, self._start, self.cancel)
@@ -134,11 +109,6 @@ class JobPanel(Looking):
         super().set_narrow(narrow)
         for part in (self.table, self.footer):
             part.set_narrow(narrow)
-
-    def refresh_soon(self) -> None:
-        """Refresh a moment later, once for many changes."""
-        if not self._soon.isActive():
-            self._soon.start()
 
     def refresh(self) -> None:
         """Bring buttons and areas in line with the rows."""
@@ -284,47 +254,12 @@ class JobPanel(Looking):
         self._rows.clear()
 
     def cancel_rows(self, rows: Iterable[Row]) -> None:
-        """Stop the work on some rows."""
+        """See `Listing.cancel_rows`."""
         chosen = {id(row) for row in rows}
         jobs = [self.desk.jobs[number] for number, row in self._rows.items() if id(row) in chosen]
         self.desk.runner.cancel(jobs)
 
-    # --- rows ---
-
-    def busy(self, row: Row) -> bool:
-        """Whether the row waits or is worked on."""
-        return row.mark in (Mark.QUEUED, Mark.RUNNING)
-
-    def remove(self, rows: Iterable[Row]) -> None:
-        """Take rows that are not being worked on off the list; files stay."""
-        self.rows.remove(row for row in rows if row.parent is self.rows.root and not self.busy(row))
-        self.refresh()
-
-    def copy(self, rows: Iterable[Row]) -> None:
-        """Copy rows as text."""
-        QGuiApplication.clipboard().setText("\n".join(self.report(row) for row in rows))
-
-    def report(self, row: Row) -> str:
-        """A row in words."""
-        facts = [str(row.path or row.name), row.what, row.size_words, row.state, row.detail]
-        return "\n  ".join(fact for fact in facts if fact)
-
-    def _show_detail(self, row: Row | None) -> None:
-        text = row.detail if row is not None else ""
-        self.detail.setText(text if len(text) < 600 else text[:600] + "…")
-        self.detail.setVisible(bool(text))
-
-    def _show_menu(self, point: QPoint, row: Row) -> None:
-        chosen = self.table.chosen()
-        actions = self.row_actions(row)
-        if any(self.busy(each) for each in chosen):
-            tip = "Stop the work on it"
-            actions.insert(0, Action("Cancel this", "cancelled", tip, lambda: self.cancel_rows(chosen)))
-        actions.append(Action("Copy report", "copy", "Copy what is known of it", lambda: self.copy(chosen)))
-        if not any(self.busy(each) for each in chosen):
-            tip = "Take it off this list; no file is touched"
-            actions.append(Action("Remove from list", "close", tip, lambda: self.remove(chosen)))
-        self.menu = pop_up(self, self.look, actions, point)
+    # --- elsewhere ---
 
     def show_in_folder(self, path: Path) -> None:
         """Open the folder of a file in the system's file manager."""

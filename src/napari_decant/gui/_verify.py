@@ -167,7 +167,7 @@ class VerifyPanel(JobPanel):
         if unread:
             rows = [row for row in self.rows.root.children if row.path in unread]
             tip = "Read what is left, and say of each file inside whether it is whole"
-            find = Action("&Find what is whole", "inspect", tip,
+            find = Action("F&ind what is whole", "inspect", tip,
                           lambda: self.verify(rows, quick=False, salvage=True))  # fmt: skip
             actions.append(find)
         if saved:
