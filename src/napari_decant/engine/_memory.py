@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from bisect import bisect_left
 from typing import Any, Final
 
 import numpy as np
@@ -36,7 +37,9 @@ class BufferPool:
     def __init__(self, max_idle_bytes: int) -> None:
         self.max_idle_bytes = max_idle_bytes
         self._lock = threading.Lock()
-        self._idle: list[NDArray[np.uint8]] = []
+        self._idle: list[NDArray[np.uint8]] = []  # by size
+        self._sizes: list[int] = []
+        self._idle_bytes = 0
 
     def take(self, nbytes: int) -> NDArray[np.uint8]:
         """Return a buffer of at least ``nbytes``, contents undefined; smallest fitting one first.
@@ -44,13 +47,10 @@ class BufferPool:
         New ones are a quarter step of a power of two, so that later needs of about the size find them.
         """
         with self._lock:
-            best = -1
-            for at, buffer in enumerate(self._idle):
-                fits = nbytes <= buffer.nbytes <= max(2 * nbytes, 1 << 16)
-                if fits and (best < 0 or buffer.nbytes < self._idle[best].nbytes):
-                    best = at
-            if best >= 0:
-                return self._idle.pop(best)
+            at = bisect_left(self._sizes, nbytes)
+            if at < len(self._sizes) and self._sizes[at] <= max(2 * nbytes, 1 << 16):
+                self._idle_bytes -= self._sizes.pop(at)
+                return self._idle.pop(at)
         step = 1 << max(12, nbytes.bit_length() - 3)
         return np.empty(max(1, -(-nbytes // step)) * step, np.uint8)
 
@@ -60,13 +60,18 @@ class BufferPool:
         if count > _ALONE:
             return
         with self._lock:
-            if sum(idle.nbytes for idle in self._idle) + buffer.nbytes <= self.max_idle_bytes:
-                self._idle.append(buffer)
+            if self._idle_bytes + buffer.nbytes <= self.max_idle_bytes:
+                at = bisect_left(self._sizes, buffer.nbytes)
+                self._sizes.insert(at, buffer.nbytes)
+                self._idle.insert(at, buffer)
+                self._idle_bytes += buffer.nbytes
 
     def clear(self) -> None:
         """Give everything back to the system."""
         with self._lock:
             self._idle.clear()
+            self._sizes.clear()
+            self._idle_bytes = 0
 
 
 def shaped(buffer: NDArray[np.uint8], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
