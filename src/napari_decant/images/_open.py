@@ -198,7 +198,8 @@ register_opener("tiff", open_tiff)
 
 def _import_openers(location: Location) -> None:
     """Import what registers an opener for a file or folder of this machine that has its mark."""
-    if isinstance(location.where, Store) or local_path(location.where) is None or location.store is None:
+    path = None if isinstance(location.where, Store) else local_path(location.where)
+    if path is None or not path.exists() or location.store is None:
         return
     for mark, package in napari_decant.OPENERS.items():
         if location.store.exists(mark):
