@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,21 +119,24 @@ class RestorePanel(JobPanel):
 
     def _place(self) -> None:
         """Say of every member where it will go, and which two would go to the same place."""
-        places: dict[str, list[Row]] = {}
+        first: dict[str, Row] = {}
         for row in self._restorable():
             target = self._target(row)
             row.what = str(target) if target is not None else "choose a folder"
-            for child in row.children:
-                child.path = None if target is None else target / child.name
-                child.what = "" if child.path is None else str(child.path)
-                child.mark = Mark.NONE if child.mark is Mark.CLASH else child.mark
-                if child.path is not None:
-                    places.setdefault(str(child.path).casefold(), []).append(child)
-        for same in places.values():
-            if len(same) > 1:
-                for child in same:
-                    child.mark = Mark.CLASH
-                    child.detail = "Two originals would go to this place; take one of them off the list."
+            base = "" if target is None else os.path.join(target, "")
+            for child in row.children:  # very many in a large series, so that each must be quick
+                if child.mark is Mark.CLASH:
+                    child.mark = Mark.NONE
+                if not base:
+                    child.path, child.what = None, ""
+                    continue
+                child.what = base + child.name.replace("/", os.sep)
+                child.path = Path(child.what)
+                same = first.setdefault(child.what.casefold(), child)
+                if same is not child:
+                    for each in (same, child):
+                        each.mark = Mark.CLASH
+                        each.detail = "Two originals would go to this place; take one of them off the list."
         self.rows.touch_all()
         self.refresh()
 

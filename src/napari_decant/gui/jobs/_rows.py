@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from napari_decant.archive import PlanRow
@@ -67,9 +67,8 @@ class Outcome:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """An original inside an archive."""
+class Member(NamedTuple):
+    """An original inside an archive; there may be very many, and tuples travel fastest."""
 
     name: str
     size: int
