@@ -11,6 +11,7 @@ from napari.utils.progress import cancelable_progress
 from qtpy.QtCore import QEventLoop, QThread, QTimer
 from qtpy.QtWidgets import QApplication
 
+from napari_decant.errors import Cancelled
 from napari_decant.plugin._leaving import Work, guard
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 
@@ -78,7 +79,9 @@ def _in_window() -> bool:
     return app is not None and QThread.currentThread() == app.thread() and current_viewer() is not None
 
 
-def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str) -> T:
+def run_alive[T](
+    work: Callable[[ProgressCallback, CancelToken], T], title: str, *, abandon: bool = False
+) -> T:
     """Do something long and return its result, while the window goes on drawing and answering.
 
     Parameters
@@ -87,6 +90,8 @@ def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str)
         Is given a progress callback and a cancel token, and runs in a thread of its own.
     title : str
         For the bar in the activity dock, which shows up after a moment.
+    abandon : bool
+        Do not wait after Cancel: for work that writes nothing and may hang on a server that is silent.
 
     Raises
     ------
@@ -108,7 +113,7 @@ def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str)
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             ended.append((None, error))
 
-    thread = threading.Thread(target=run, name="decant-save", daemon=True)
+    thread = threading.Thread(target=run, name="decant-work", daemon=True)
     loop, timer = QEventLoop(), QTimer()
     begun = time.monotonic()
     bar: DockBar | None = None
@@ -117,7 +122,7 @@ def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str)
 
     def look() -> None:
         nonlocal bar, making
-        if not thread.is_alive():
+        if not thread.is_alive() or (abandon and cancel.cancelled):
             loop.quit()
         elif time.monotonic() - begun > _PATIENCE and not making:
             if bar is None:
@@ -137,10 +142,13 @@ def run_alive[T](work: Callable[[ProgressCallback, CancelToken], T], title: str)
         timer.stop()
         if thread.is_alive():  # the program ends while it works
             cancel.cancel()
-        thread.join()
+        if not abandon:
+            thread.join()
         unguard()
         if bar is not None:
             bar.close()
+    if not ended:
+        raise Cancelled(f"{title} was cancelled")
     result, error = ended[0]
     if error is not None:
         raise error

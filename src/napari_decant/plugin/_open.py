@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import napari_decant.archive  # noqa: F401 - registers how archives of TIFFs kept as they are open
-from napari_decant.errors import ChoiceNeeded, DecantError
+from napari_decant.errors import Cancelled, ChoiceNeeded, DecantError
 from napari_decant.images import ImageEntry
 from napari_decant.plugin._layers import LayerData, layer_data
 from napari_decant.plugin._opened import OpenedImage, entry_key
 from napari_decant.plugin._watch import watch
+from napari_decant.progress import CancelToken, ProgressCallback
 
 __all__ = ["Choose", "Tell", "offer_in", "read_entry", "read_for_napari", "read_layers"]
 
@@ -47,11 +48,38 @@ def read_for_napari(locations: Sequence[str]) -> Sequence[LayerData | tuple[None
     layers: list[LayerData] = []
     for location in locations:
         try:
-            layers += read_layers(location, choose=offer_in(viewer, location))
+            if "://" in location:
+                layers += _read_remote(viewer, location)
+            else:
+                layers += read_layers(location, choose=offer_in(viewer, location))
+        except Cancelled:
+            continue  # by the user, who knows
         except DecantError as error:
             show_error(str(error))
     watch(viewer)
     return layers or [(None,)]
+
+
+def _read_remote(viewer: Any, location: str) -> list[LayerData]:
+    """Read from an address, whose server may be slow or silent: the window stays awake meanwhile."""
+    from napari_decant.plugin._jobs import run_alive
+
+    told: list[str] = []
+    offered: list[Sequence[ImageEntry]] = []
+
+    def choose(message: str, entries: Sequence[ImageEntry]) -> Sequence[ImageEntry]:
+        offered.append(entries)
+        return ()
+
+    def read(progress: ProgressCallback, cancel: CancelToken) -> list[LayerData]:
+        return read_layers(location, choose=choose, tell=told.append)
+
+    layers = run_alive(read, f"Opening {location.rstrip('/').rpartition('/')[2]}", abandon=True)
+    for text in told:
+        _notify(text)
+    for entries in offered:
+        offer_in(viewer, location)("", entries)
+    return layers
 
 
 def offer_in(viewer: Any, location: str) -> Choose:
@@ -75,13 +103,7 @@ def read_entry(location: str, entry: ImageEntry, tell: Tell) -> list[LayerData]:
         It cannot be opened or shown.
     """
     opened = OpenedImage(location, entry_key(entry))
-    layers = _with_labels(opened, tell)
-    bare = entry.path.rpartition("/")[2]
-    if opened.image.name == bare != entry.path:  # a field of a plate has no name but its place
-        for _, keywords, kind in layers:
-            if kind == "image":
-                keywords["name"] = keywords["name"].replace(bare, entry.name, 1)
-    return layers
+    return _with_labels(opened, tell, entry.name)
 
 
 def read_layers(location: str, *, choose: Choose | None = None, tell: Tell | None = None) -> list[LayerData]:
@@ -111,8 +133,14 @@ def read_layers(location: str, *, choose: Choose | None = None, tell: Tell | Non
     return _several(location, entries, choose or _first_ones, tell)
 
 
-def _with_labels(opened: OpenedImage, tell: Tell) -> list[LayerData]:
+def _with_labels(opened: OpenedImage, tell: Tell, name: str = "") -> list[LayerData]:
     layers = layer_data(opened)
+    bare = opened.image.path.rpartition("/")[2]
+    if opened.image.name == bare != opened.image.path and (name or bare.isdigit()):
+        # A field of a plate has no name but its place.
+        for _, keywords, kind in layers:
+            if kind == "image":
+                keywords["name"] = keywords["name"].replace(bare, name or opened.image.path, 1)
     labels, problems = _labels(opened)
     _tell_warnings(opened.image.name, [*opened.image.warnings, *problems], tell)
     return layers + labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ __all__ = ["SUFFIXES", "get_reader", "sample_data"]
 
 SUFFIXES = (".zarr.zip", ".ozx")
 _FOLDER_SIGNS = ("zarr.json", ".zgroup", ".zarray", ".zattrs", os.path.join(".decant", "manifest.json"))
+_LOOKED_AT = 32  # entries of a folder; one with more is none around an image
 _ADDRESSES = ("http", "https", "s3")
 
 Reader = Callable[[str | Sequence[str]], Sequence[LayerData | tuple[None]]]
@@ -42,13 +44,26 @@ def _is_ours(path: str) -> bool:
             name = parts.path.rstrip("/").lower()
             return parts.scheme.lower() in _ADDRESSES and name.endswith((*SUFFIXES, ".zarr"))
         if os.path.isdir(path):
-            return any(os.path.isfile(os.path.join(path, sign)) for sign in _FOLDER_SIGNS)
+            return _is_zarr(path) or _holds_zarr(path)
         if not path.lower().endswith(SUFFIXES):
             return False
         with open(path, "rb") as file:
             return file.read(2) == b"PK"
     except (OSError, ValueError):  # names with a NUL are a ValueError
         return False
+
+
+def _is_zarr(folder: str) -> bool:
+    return any(os.path.isfile(os.path.join(folder, sign)) for sign in _FOLDER_SIGNS)
+
+
+def _holds_zarr(folder: str) -> bool:
+    """Whether OME-Zarr lies one folder down, as in what was unpacked with a folder around it."""
+    with os.scandir(folder) as found:
+        first = list(itertools.islice(found, _LOOKED_AT))
+    return len(first) < _LOOKED_AT and any(
+        entry.name.lower().endswith(".zarr") and _is_zarr(entry.path) for entry in first
+    )
 
 
 def _read(path: str | Sequence[str]) -> Sequence[LayerData | tuple[None]]:
