@@ -266,12 +266,19 @@ class Table:
         for workload, times, reference in self.rows:
             wall, cpu = times["napari-decant"]
             theirs, worked = times[reference]
+            kind = reference.split(",")[0] + ","
+            slower = [name for name in times if name.startswith(kind) and name != reference]
+            also = "".join(
+                f"; {n.removeprefix(kind).strip()}: {times[n][0] * 1e3:.2f} ms, {times[n][0] / wall:.2f}x"
+                for n in slower
+            )
             goal = next((least for which, least in GOALS.items() if re.match(which, workload)), None)
             ratio = theirs / wall
             verdict = "none" if goal is None else f"{goal:g}x, {'met' if ratio >= goal else '**missed**'}"
             lines.append(
                 f"| {workload} | {wall * 1e3:.2f} ms, {cpu * 1e3:.2f} ms, {1 / wall:,.0f} "
-                f"| {reference}: {theirs * 1e3:.2f} ms, {worked * 1e3:.2f} ms | {ratio:.2f}x | {verdict} |"
+                f"| {reference}: {theirs * 1e3:.2f} ms, {worked * 1e3:.2f} ms{also} "
+                f"| {ratio:.2f}x | {verdict} |"
             )
         lines += ["", "Chunks and stored bytes:", "", *(f"- {note}" for note in self.notes)]
         alone = [(workload, times) for workload, times, _ in self.rows if workload.endswith("alone")]
