@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
 from qtpy.QtGui import QMouseEvent
@@ -76,6 +78,7 @@ def drag(viewer, begin, end, steps=6, keys=Qt.KeyboardModifier.NoModifier):
     for step in range(1, steps + 1):
         part = step / steps
         at = QPoint(*(round(a + (b - a) * part) for a, b in ((begin.x(), end.x()), (begin.y(), end.y()))))
+        time.sleep(0.012)  # moves that follow within a hundredth of a second are left out
         send(QEvent.Type.MouseMove, at, none, left)
     send(QEvent.Type.MouseButtonRelease, end, left, none)
 

@@ -227,12 +227,19 @@ class BoxView:
         drag = Drag(region, handle, view, point, ray, least)
         event.handled = True
         yield
+        moved = False
         while event.type == "mouse_move":
-            point, ray = self._here(event)
-            keys = [str(key) for key in event.modifiers]
-            self._changed(drag.to(point, ray, snap="Shift" in keys, center="Control" in keys))
+            moved = True
+            self._drag_to(drag, event)
             event.handled = True
             yield
+        if moved:  # moves in quick succession are left out, the last one too
+            self._drag_to(drag, event)
+
+    def _drag_to(self, drag: Drag, event: Any) -> None:
+        point, ray = self._here(event)
+        keys = [str(key) for key in event.modifiers]
+        self._changed(drag.to(point, ray, snap="Shift" in keys, center="Control" in keys))
 
     def _draw(self, event: Any) -> Generator[None]:
         view = self.view
@@ -249,8 +256,9 @@ class BoxView:
                 self._preview(made)
             event.handled = True
             yield
+        end, _ = self._here(event)
         self.drawing = False
-        self._drawn(made)
+        self._drawn(self._between(begin, end, view) or made)
 
     def _between(self, begin: NDArray[np.float64], end: NDArray[np.float64], view: View) -> Region | None:
         """The box with two corners in what is seen, as deep as the image."""
