@@ -243,5 +243,5 @@ def _dominant_reason(pages: Sequence[Page], some_listed: bool, overlap: bool) ->
     if overlap and not some_listed:
         return Reason.OVERLAP
     if not weight:
-        return Reason.MIXED
+        return Reason.OVERLAP if overlap else Reason.MIXED
     return max(weight, key=lambda reason: weight[reason])

@@ -199,11 +199,15 @@ def plan_series(
     for done, (path, relpath, layout) in enumerate(zip(files, relpaths, layouts, strict=True), 1):
         members.append(SeriesMember(path, relpath, layout, layout.reason))
         progress(Progress("plan", done, len(files), relpath, "files"))
+    agreed = _some_agree(members)
     members = _fit_together(members)
     listed = [member for member in members if member.layout.planes]
     images = sum(member.reason not in (Reason.NOT_TIFF, Reason.EMPTY) for member in members)
     if not listed or (len(listed) == 1 and images > 1):
-        notes = ("no two images agree, so each gets an archive of its own", *_notes(members[:0], members))
+        alike = "no two images agree"
+        if agreed:
+            alike = f"{listed[0].relpath} outweighs the images that agree"
+        notes = (f"{alike}, so each file gets an archive of its own", *_notes(members[:0], members))
         return SeriesPlan(base, tuple(members), False, notes=notes)
     return _arrange(members, base, pattern)
 
@@ -249,6 +253,12 @@ def _notes(beside: Sequence[SeriesMember], members: Sequence[SeriesMember]) -> I
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _some_agree(members: Sequence[SeriesMember]) -> bool:
+    """Whether any two members have planes of one shape and dtype."""
+    firsts = [plane for member in members for plane in member.layout.planes[:1]]
+    return len({(plane.shape, plane.dtype.str) for plane in firsts}) < len(firsts)
 
 
 def _fit_together(members: list[SeriesMember]) -> list[SeriesMember]:
