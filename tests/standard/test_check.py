@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.conforming import conforming, edit, halve
-from tests.support.ngff import array_keys, group_keys, image_keys, ramp
-from tests.support.servers import serve_http
-from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
+from tests.support.ngff import group_keys, image_keys, ramp
 
 from napari_decant.cli import main
 from napari_decant.errors import Cancelled, StorageError, UsageError
@@ -191,21 +189,6 @@ def test_an_unknown_standard_is_refused() -> None:
         report_of(conforming(), "dca-9")
 
 
-@pytest.mark.parametrize(
-    ("codecs", "broken", "unmet"),
-    [
-        ([GzipCodec()], ["Z1"], {"Z3"}),
-        ([], ["Z1"], {"Z3"}),
-        ([BloscCodec(cname="zstd", clevel=5)], [], {"Z3", "Z4"}),
-        ([ZstdCodec(level=9)], [], {"Z4"}),
-    ],
-)
-def test_compression(codecs: list[Any], broken: list[str], unmet: set[str]) -> None:
-    report = report_of(conforming(compressors=codecs))
-    assert failed(report) == broken
-    assert set(warned(report)) - {"C2"} == unmet
-
-
 def described(shape: list[int], chunk: list[int], shard: list[int] | None, dtype: str) -> dict[str, bytes]:
     """Metadata only, for sizes that no test could fill."""
 
@@ -364,12 +347,6 @@ def test_an_archive_says_that_it_is_0_4() -> None:
     assert "export" in version.fix
 
 
-def test_a_plain_array_is_no_image_but_its_storage_is_checked() -> None:
-    report = report_of(array_keys("", ramp((64, 64)), (64, 64), 3))
-    assert "N1" in failed(report)
-    assert finding(report, "C1").status == "pass"
-
-
 def test_bare_nan_is_a_warning_e05() -> None:
     keys = conforming()
     keys["zarr.json"] = keys["zarr.json"].replace(
@@ -396,17 +373,6 @@ def test_what_does_not_open_is_one_finding(tmp_path: Any) -> None:
         assert str(tmp_path) in report.failed()[0].found
     with pytest.raises(StorageError):
         check(tmp_path / "absent")
-
-
-def test_over_http(tmp_path: Any) -> None:
-    for key, value in conforming().items():
-        path = tmp_path / "image.zarr" / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(value)
-    with serve_http(tmp_path) as server:
-        report = check(f"{server.url}/image.zarr")
-    assert failed(report) == []
-    assert finding(report, "B1").status == "pass"
 
 
 class _Text(HTMLParser):

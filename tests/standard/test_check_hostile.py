@@ -189,8 +189,11 @@ def test_a_server_that_lacks_or_refuses_things(tmp_path: Path) -> None:
         where = tmp_path / "a.zarr" / key
         where.parent.mkdir(parents=True, exist_ok=True)
         where.write_bytes(value)
-    (tmp_path / "a.zarr" / "1" / "zarr.json").unlink()
     with serve_http(tmp_path) as server:
+        whole = check(f"{server.url}/a.zarr")
+        assert failed(whole) == []
+        assert [f.status for f in whole.every if f.rule == "B1"] == ["pass"]
+        (tmp_path / "a.zarr" / "1" / "zarr.json").unlink()
         report = check(f"{server.url}/a.zarr")
         assert ("N3", "there is no array at '1'") in failed(report)
         nothing = check(f"{server.url}/none.zarr")
