@@ -20,6 +20,7 @@ from tests.support.tiffwriter import TiffSpec, write_sparse_imagej, write_tiff
 from napari_decant import archive
 from napari_decant.gui._row import Mark
 from napari_decant.gui.jobs import JobState
+from napari_decant.images import TIFF_SUFFIXES
 from napari_decant.stores import _atomic
 from napari_decant.stores._partial import partial_path
 
@@ -425,3 +426,24 @@ def test_opening_in_napari_and_showing_the_folder(
     assert window.pack.card is None
     assert window.pack.drop.isVisible()
     shutil.rmtree(tiffs)
+
+
+def test_what_stays_outside_of_a_dropped_folder_is_said(qtbot, window, desk, drop, tiffs: Path) -> None:
+    def said() -> list[str]:
+        settled(qtbot, window.pack)
+        return [text for text in notices(window.pack) if "outside" in text]
+
+    drop(window.pack, tiffs)
+    assert said() == ["1 other file is no TIFF by its name and stays outside: notes.txt"]
+    for number in range(3):
+        (tiffs / f"log_{number}.txt").write_text("no image")
+    window.pack._plan_again()
+    assert said() == ["4 other files are no TIFFs by their names and stay outside: log_0.txt, log_1.txt, …"]
+    desk.settings.series = True
+    window.pack._plan_again()
+    assert said() == []  # a series keeps every file of its folder
+
+
+def test_the_dialog_offers_what_a_folder_is_searched_for(window) -> None:
+    offered = window.pack.FILTER.partition("(")[2].partition(")")[0].split()
+    assert [pattern.removeprefix("*") for pattern in offered] == list(TIFF_SUFFIXES)

@@ -62,7 +62,8 @@ class PackPanel(PlanningPanel):
         ("state", "State"),
     )
     FILTER = (
-        "TIFF files (*.tif *.tiff *.btf *.tf2 *.tf8 *.lsm *.stk *.svs *.ndpi *.scn *.qptiff);;All files (*)"
+        "TIFF files (*.tif *.tiff *.btf *.tf2 *.tf8 *.ptif *.ptiff *.lsm *.stk *.flex *.svs *.ndpi *.scn "
+        "*.bif *.qptiff *.pcoraw);;All files (*)"
     )
 
     PLANS = ("output_folder", "series", "pattern", "codec")
@@ -70,6 +71,7 @@ class PackPanel(PlanningPanel):
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
         self._known: set[Path] = set()
         self._question: Notice | None = None
+        self._outside: set[str] = set()
         super().__init__(desk, parent)
 
     def options(self) -> Options:
@@ -180,6 +182,13 @@ class PackPanel(PlanningPanel):
                 Action("Verify", "verify", "Verify them", lambda: self.handed.emit("verify", paths)),
                 Action("Restore", "restore", "Restore them", lambda: self.handed.emit("restore", paths)),
             )
+        elif part.kind == "other":
+            number = len(paths) + part.more
+            some = ", ".join(path.name for path in paths) + (", …" if part.more else "")
+            be = "is no TIFF by its name and stays" if number == 1 else "are no TIFFs by their names and stay"
+            text = f"{count(number, 'other file')} {be} outside: {some}"
+            self._outside.add(text)
+            self.note(text)
         elif part.kind == "link":
             self.note(f"{first}: links in a folder are not followed; add the files themselves.", kind="warn")
         else:
@@ -219,6 +228,10 @@ class PackPanel(PlanningPanel):
         """See `PlanningPanel.drop_plans`."""
         gone = list(rows)
         self._known.difference_update(row.path for row in gone if row.path is not None)
+        for notice in self.notices():
+            if notice.text in self._outside:  # another plan may take those files in
+                notice.put_away()
+        self._outside.clear()
         super().drop_plans(gone)
 
     def remove(self, rows: Iterable[Row]) -> None:

@@ -53,10 +53,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Paths that were dropped or found but are nothing for this panel, and what they are."""
+    """Paths that were dropped or found but are nothing for this panel, what they are, and how many more."""
 
     paths: tuple[Path, ...]
     kind: str
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

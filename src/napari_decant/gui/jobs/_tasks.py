@@ -7,6 +7,7 @@ import pickle
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from napari_decant import archive
@@ -67,17 +68,35 @@ def plan_pack(
     if packed:
         context.part(LeftOut(tuple(packed), "archive"))
 
-    def one_each() -> Iterator[PlanRow]:
+    def found() -> Iterator[PlanRow]:
+        if series and rest:
+            yield from archive.plan(
+                rest, output, series=True, pattern=pattern, codec=codec, workers=2,
+                progress=context.progress, cancel=context.cancel,
+            )  # fmt: skip
+            return
         for path in rest:
             yield from _plan_files(context, path, output, codec)
 
-    if not series or not rest:
-        return in_parts(map(_planned, one_each()), context.part)
-    rows = archive.plan(
-        rest, output, series=True, pattern=pattern, codec=codec, workers=2,
-        progress=context.progress, cancel=context.cancel,
-    )  # fmt: skip
-    return in_parts(map(_planned, rows), context.part)
+    rows: list[PlanRow] = []
+
+    def planned() -> Iterator[Planned]:
+        for row in found():
+            rows.append(row)
+            yield _planned(row)
+
+    number = in_parts(planned(), context.part)
+    _tell_others(context, rest, rows)
+    return number
+
+
+def _tell_others(context: Context, paths: Sequence[Path], rows: Sequence[PlanRow]) -> None:
+    """Files of the folders that will be in no archive, before somebody deletes a folder."""
+    folders = [path for path in paths if any(row.source.is_relative_to(path) for row in rows)]
+    others = archive.find_others(folders, rows)
+    first = tuple(islice(others, 2))
+    if first:
+        context.part(LeftOut(first, "other", sum(1 for _ in others)))
 
 
 def _is_archive(path: Path) -> bool:
