@@ -171,3 +171,13 @@ def test_a_dock_that_is_closed_in_mid_job_leaves_nothing(qtbot, viewer, dock, tm
     undock(viewer, "pack")
     qtbot.waitUntil(lambda: not runner.busy, timeout=10_000)
     qtbot.waitUntil(lambda: sorted(os.listdir(tmp_path)) == ["big.tif"], timeout=10_000)
+
+
+def test_handing_on_shows_the_dock_that_is_there(qtbot, viewer, dock, tmp_path: Path) -> None:
+    packed = archive.pack(write_tiff(tmp_path / "a.tif", TiffSpec()).path).archive
+    pack = dock("pack")
+    for key in ("restore", "restore", "inspect"):
+        pack.handed.emit(key, [packed])
+    docks = [name for name in viewer.window.dock_widgets if name.startswith(("Restore", "Inspect"))]
+    assert docks == ["Restore originals (Decant)", "Inspect a file (Decant)"]  # as the menu names them
+    settled(qtbot, viewer.window.dock_widgets[docks[0]], timeout=60_000)

@@ -28,8 +28,10 @@ def show_dock(viewer: Any, title: str, make: Callable[[], QWidget], *, tabify: b
     QWidget
         The widget, visible.
     """
-    name = f"{title} (Decant)"  # as napari names what it docks from its menu
-    widget = viewer.window.dock_widgets.get(name)
+    # As napari names what it docks from its menu, and from `add_plugin_dock_widget`.
+    name, other = f"{title} (Decant)", f"{title} (napari-decant)"
+    docks = viewer.window.dock_widgets
+    widget = docks.get(name) or docks.get(other)
     if widget is None:
         widget = make()
         viewer.window.add_dock_widget(widget, name=name, area="right", tabify=tabify)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from napari_decant.gui import (
     open_settings,
 )
 from napari_decant.gui.jobs import JobState
+from napari_decant.plugin._docks import show_dock
 from napari_decant.plugin._jobs import DockBar
 from napari_decant.plugin._leaving import Work, guard
 from napari_decant.plugin._view import add_to_viewer
@@ -203,11 +204,8 @@ class _Docked:
 
     def _hand_on(self, to: str, paths: list[Path]) -> None:
         """Dock the panel that paths are for, and give them to it."""
-        window = self._seat.viewer.window
-        dock, widget = window.add_plugin_dock_widget(_PLUGIN, _TITLES[to], tabify=True)
-        dock.show()
-        dock.raise_()
-        widget.add(paths)
+        viewer = self._seat.viewer
+        show_dock(viewer, _TITLES[to], lambda: _PANELS[to](viewer)).add(paths)
 
     def event(self, event: Any) -> bool:
         """Notice that napari took the panel out of its dock: closing a dock ends its work."""
@@ -318,3 +316,13 @@ class InspectWidget(_Docked, InspectPanel):
         seat, key = _seat_of(napari_viewer)
         super().__init__(seat.desk, parent)
         self._settle_in(seat, key)
+
+
+_PANELS: dict[str, Callable[[Any], Any]] = {
+    "pack": PackWidget,
+    "verify": VerifyWidget,
+    "restore": RestoreWidget,
+    "inspect": InspectWidget,
+    "export": ExportWidget,
+    "check": CheckWidget,
+}
