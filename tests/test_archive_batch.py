@@ -655,6 +655,7 @@ def test_permanently_takes_a_second_flag(tmp_path: Path, capsys: pytest.CaptureF
     words = ["pack", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--json"]
     assert main([*words, "--permanently"]) == 2
     assert not (tmp_path / "out").exists()
+    capsys.readouterr()
     assert main([*words, "--delete-source", "--permanently"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [item["deleted"] for item in found["deleted"]] == [True, True]
