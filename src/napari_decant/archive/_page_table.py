@@ -172,6 +172,8 @@ def read_columns(lists: Sequence[list[Any]], check: Any) -> tuple[PageColumns, l
                 offsets += first
                 counts += second
             starts.append(len(kind))
+        if any(set(map(type, column)) - {int} for column in (index, offsets, counts)):
+            return None
         found = [np.array(column or np.zeros(0, np.int64)) for column in (index, offsets, counts)]
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
