@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import time
 import zipfile
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,7 @@ from napari_decant.stores import (
     MetadataBudget,
     RemoteStore,
     ZipStore,
+    _remote,
     find_roots,
     open_store,
 )
@@ -143,6 +147,36 @@ def test_servers_that_fail_say_so(served) -> None:
     served.ranges = False
     with pytest.raises(StorageError):
         open_store(f"{served.url}/img.zarr.zip")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(401, "refuses access"), (403, "refuses access"), (503, "answers 503 Service Unavailable")],
+)
+def test_what_a_server_answers_is_told_in_words(served, status: int, words: str) -> None:
+    served.status = status
+    with pytest.raises(StorageError, match=words):
+        RemoteStore(f"{served.url}/img.zarr").read("zarr.json")
+
+
+def test_a_silent_server_is_given_up(served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_remote, "_SILENCE", timedelta(seconds=0.3))
+    monkeypatch.setattr(_remote, "_RETRYING", timedelta(seconds=0.1))
+    store = RemoteStore(f"{served.url}/img.zarr")
+    served.delay = 1.0
+    begun = time.monotonic()
+    with pytest.raises(StorageError, match="does not answer; try again later"):
+        store.read("zarr.json")
+    assert time.monotonic() - begun < 5
+    nobody = f"http://127.0.0.1:{unused_port()}/img.zarr"
+    with pytest.raises(StorageError, match=r"cannot be reached; check the address"):
+        RemoteStore(nobody).read("zarr.json")
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def test_s3(tmp_path: Path) -> None:

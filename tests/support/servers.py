@@ -23,6 +23,7 @@ class HttpServer:
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     delay: float = 0.0
     ranges: bool = True
+    status: int = 0  # instead of any answer, if given
 
 
 @contextmanager
@@ -44,8 +45,8 @@ def serve_http(root: Path) -> Iterator[HttpServer]:
             wanted = self.headers.get("Range") or ""
             state.requests.append((self.command, self.path, wanted))
             path = root / unquote(urlsplit(self.path).path).lstrip("/")
-            if not path.is_file():
-                self.send_response(404)
+            if state.status or not path.is_file():
+                self.send_response(state.status or 404)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return

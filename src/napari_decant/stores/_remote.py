@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["RemoteFile", "RemoteStore"]
 
 _MAX_KNOWN_SIZES = 65_536
+_SILENCE = timedelta(seconds=15)  # that a server may keep; a slow one that goes on sending is waited for
+_RETRYING = timedelta(seconds=20)  # after that a failure stands
+_STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)")
 _CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -59,8 +63,8 @@ class _Bucket:
     def _connect(self) -> HTTPStore | S3Store:
         from obstore.store import HTTPStore, S3Store
 
-        client: ClientConfig = {"connect_timeout": "10s", "timeout": "120s"}
-        retry: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+        client: ClientConfig = {"connect_timeout": "10s", "read_timeout": _SILENCE, "timeout": "900s"}
+        retry: RetryConfig = {"max_retries": 3, "retry_timeout": _RETRYING}
         if self.scheme == "s3":
             endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
             client["allow_http"] = endpoint.startswith("http://")
@@ -75,8 +79,24 @@ class _Bucket:
         return f"{self.path}/{key}" if self.path and key else self.path or key
 
     def error(self, what: str, error: Exception) -> StorageError:
-        first = str(error).split("\n", 1)[0][:300]
-        return StorageError(f"cannot read {what}: {first}")
+        return StorageError(f"cannot read {what}: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    """Why a request failed and what to do; obstore tells it only in the text of its errors."""
+    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+    text = str(error)
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        return "the server refuses access; check the address, and for s3 the AWS_* variables"
+    status = _STATUS.search(text)
+    if status is not None:
+        return f"the server answers {status[1]}; try again later"
+    if "kind: Timeout" in text:
+        return "the server does not answer; try again later"
+    if "kind: Connect" in text:
+        return "the server cannot be reached; check the address and the network"
+    return text.split("\n", 1)[0][:300]
 
 
 def _meta_size(result: Any) -> int:
