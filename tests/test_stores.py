@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -26,6 +28,7 @@ from napari_decant.stores import (
     find_roots,
     open_store,
 )
+from napari_decant.stores._atomic import storage_error
 
 UNSAFE_KEYS = ["../x", "a/../../x", "/abs", "C:\\x", "C:/x", "..\\x", "\\\\srv\\s\\x", "a\0b", ""]
 UNSAFE_KEYS += ["a//b", "a/", "./a", "a" * 5000]
@@ -348,3 +351,22 @@ def test_100000_entries_open_in_well_under_a_second(tmp_path: Path) -> None:
         elapsed = time.perf_counter() - started
         assert store.read("0/c/99/999") == b"99999"
     assert elapsed < 2.0  # about 0.3 s on an idle core
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (errno.ENOSPC, "the disk is full .*free some space"),
+        (errno.EROFS, "is read-only: .*choose another folder"),
+        (errno.EACCES, "no permission .*change the permissions"),
+        (errno.ENAMETOOLONG, "too long .*shorten it"),
+        (errno.EIO, "failed: Input/output error"),
+    ],
+)
+def test_what_the_system_says_becomes_a_sentence_with_a_way_out(
+    tmp_path: Path, code: int, words: str
+) -> None:
+    target = tmp_path / "cell.tif.zarr.zip"
+    said = str(storage_error("writing", target, OSError(code, os.strerror(code))))
+    assert re.search(words, said)
+    assert str(target) in said

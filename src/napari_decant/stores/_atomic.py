@@ -39,7 +39,11 @@ def storage_error(doing: str, path: Path | str, error: OSError) -> StorageError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         disk = disk_of(Path(path))
         return DiskFull(f"the disk is full ({disk}): {doing} {path} stopped; free some space and try again")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if error.errno == errno.EROFS:
+        return StorageError(
+            f"{disk_of(Path(path))} is read-only: {doing} {path} failed; choose another folder"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
         return StorageError(
             f"no permission for {doing} {path}; change the permissions or choose another folder"
         )
