@@ -14,6 +14,7 @@ from tests.support.ngff import image_keys
 
 from napari_decant.plugin._open import read_layers
 from napari_decant.plugin._screenshots import settle
+from napari_decant.plugin._watch import watch
 from napari_decant.plugin.crop import is_box_layer
 
 SCALE, ORIGIN, SPOT = (2.0, 0.5, 0.5), (-3.0, 10.0, 4.0), (12.0, 30.0, 40.0)
@@ -115,6 +116,7 @@ def _opened(viewer, path, data, axes, levels):
     scales, shifts = pyramid_transforms(SCALE[-len(axes) :], ORIGIN[-len(axes) :], levels)
     chunks = (8, 32, 32)[-len(axes) :]
     keys = image_keys(mean_pyramid(data, levels), axes, scales=scales, translations=shifts, chunks=chunks)
+    watch(viewer)  # as our reader does
     layer = viewer.add_layer(Layer.create(*read_layers(str(write_folder(path, keys)))[0]))
     viewer.reset_view()
     settle(viewer, 0.05)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from qtpy.QtCore import QPoint, Qt
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QMessageBox
 from tests.crop.helpers import at_world, center_of_mass
 from tests.crop.in_viewer import (
     ORIGIN,
@@ -25,7 +25,7 @@ from tests.crop.in_viewer import (
     volume,
 )
 
-from napari_decant.images.crop import Region, gpu_problem
+from napari_decant.images.crop import Cutter, Region, gpu_problem
 from napari_decant.plugin._opened import opened_behind
 from napari_decant.plugin._screenshots import settle
 from napari_decant.plugin.crop import CropWidget
@@ -212,23 +212,46 @@ def test_pictures_and_facts_come_at_once(viewer, qtbot, tool, tmp_path):
     assert "memory" in text
 
 
-def test_cancelling_leaves_nothing(viewer, qtbot, tool, tmp_path, monkeypatch):
-    from napari_decant.images.crop import Cutter
-
-    volume(viewer, tmp_path)
-    widget = tool()
-    widget.form.modes.button(2).click()
-    ready(qtbot, widget)
+@pytest.fixture
+def slow(monkeypatch):
+    """Every crop takes two seconds, unless it is cancelled."""
     cut = Cutter.cut
 
-    def slow(self, *args, cancel=None, **more):
+    def cut_slowly(self, *args, cancel=None, **more):
         if cancel is not None and more.get("out") is not None:
             for _ in range(100):
                 cancel.check()
                 time.sleep(0.02)
         return cut(self, *args, cancel=cancel, **more)
 
-    monkeypatch.setattr(Cutter, "cut", slow)
+    monkeypatch.setattr(Cutter, "cut", cut_slowly)
+
+
+def test_closing_napari_while_a_crop_is_written_asks(viewer, qtbot, tool, tmp_path, slow):
+    volume(viewer, tmp_path)
+    widget = tool()
+    widget.form.modes.button(2).click()
+    ready(qtbot, widget)
+    window = viewer.window._qt_window
+    widget.save_to(tmp_path / "crop.zarr")
+    qtbot.waitUntil(lambda: widget.footer.cancel.isVisible(), timeout=5_000)
+    assert not window.close()
+    assert window.isVisible()
+    (question,) = window.findChildren(QMessageBox)
+    assert question.text() == "1 job would be stopped."
+    (keep,) = [button for button in question.buttons() if "Keep" in button.text()]
+    keep.click()
+    assert widget.busy
+    widget.footer.cancel.click()
+    qtbot.waitUntil(lambda: not widget.busy, timeout=10_000)
+    assert [path.name for path in tmp_path.iterdir()] == ["cells.zarr"]
+
+
+def test_cancelling_leaves_nothing(viewer, qtbot, tool, tmp_path, slow):
+    volume(viewer, tmp_path)
+    widget = tool()
+    widget.form.modes.button(2).click()
+    ready(qtbot, widget)
     layers = list(viewer.layers)
     for begin in (lambda: widget.footer.add.click(), lambda: widget.save_to(tmp_path / "crop.zarr")):
         begin()
@@ -253,9 +276,9 @@ def test_closing_the_dock_ends_the_work_and_takes_the_box_away(viewer, qtbot, to
     QApplication.processEvents()
     assert boxes(viewer) == []
     assert len(viewer.mouse_drag_callbacks) == callbacks
-    viewer.layers.remove(layer)
     opened, _ = opened_behind(layer.data)
-    assert not opened.is_open or opened is not None
+    viewer.layers.remove(layer)
+    qtbot.waitUntil(lambda: not opened.is_open, timeout=5_000)
     viewer.add_image(np.ones((4, 4)))  # nobody listens any more
     QApplication.processEvents()
     for width in (1300, 1400):  # and the window is drawn as ever

@@ -11,6 +11,7 @@ from qtpy.QtWidgets import QApplication, QWidget
 
 from napari_decant.gui import Look
 from napari_decant.gui.crop import CropPanel
+from napari_decant.plugin._leaving import Work, guard
 from napari_decant.plugin._widgets import napari_theme
 from napari_decant.plugin.crop._host import NapariHost
 
@@ -34,6 +35,8 @@ class CropWidget(CropPanel):
         self._viewer = viewer
         super().__init__(self._host, Look(napari_theme(viewer.theme)), parent=parent)
         self._host.panel = self
+        work = Work(lambda: int(self.busy), self.cancel, lambda: self.busy)
+        self._unguard = guard(viewer, work)
         viewer.events.theme.connect(self._retheme)
         app = QApplication.instance()
         if app is not None:
@@ -67,6 +70,7 @@ class CropWidget(CropPanel):
         if not self._open:
             return
         self._open = False
+        self._unguard()
         self._viewer.events.theme.disconnect(self._retheme)
         self.close_down()
         self._host.close()
