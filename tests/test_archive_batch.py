@@ -369,7 +369,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
 
 @posix
 def test_B11_resume_after_the_whole_batch_was_killed(tmp_path: Path) -> None:
-    originals = make_tree(tmp_path / "in", 8, height=900, width=1000)
+    originals = make_tree(tmp_path / "in", 24, height=900, width=1000)
     out, script = tmp_path / "out", tmp_path / "run.py"
     script.write_text(RUN)
     seeded = random.Random(11)
@@ -377,6 +377,7 @@ def test_B11_resume_after_the_whole_batch_was_killed(tmp_path: Path) -> None:
         process = start(tmp_path, script, tmp_path / "in", out)
         begun = len(list(out.rglob("*.zarr.zip")))
         wait_until(lambda n=begun: len(list(out.rglob("*.zarr.zip"))) > n)  # type: ignore[misc]
+        assert process.poll() is None
         workers = psutil.Process(process.pid).children(recursive=True)
         time.sleep(seeded.random() * 0.2)
         process.kill()

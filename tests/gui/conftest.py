@@ -47,6 +47,7 @@ def window(qtbot, qapp: QApplication, desk: Desk) -> Iterator[Window]:
     yield made
     desk.runner.cancel_all()
     qtbot.waitUntil(lambda: not desk.runner.busy, timeout=10_000)
+    made.close()
 
 
 @pytest.fixture

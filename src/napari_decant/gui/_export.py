@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from napari_decant.gui._endings import export_ending
-from napari_decant.gui._options import Field, Options, folder_field
+from napari_decant.gui._options import Field, Options, folder_field, threads_field
 from napari_decant.gui._panel import Summary
 from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
@@ -61,9 +61,7 @@ class ExportPanel(PlanningPanel):
                 "quantize", "CheckBox", "Quantise to uint16",
                 "Numbers other than uint8 and uint16 lose precision; scale and offset are recorded", {},
             ),
-            Field(
-                "workers", "SpinBox", "Threads an image", "0: one for each core", {"min": 0, "max": 256}
-            ),
+            threads_field("an image"),
             Field(
                 "replace_exports", "CheckBox", "Replace existing exports",
                 "Otherwise what exists is left alone", {},

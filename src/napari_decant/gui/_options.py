@@ -16,6 +16,7 @@ from qtpy.QtWidgets import (
     QPushButton,
     QScrollArea,
     QSizePolicy,
+    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
@@ -28,7 +29,7 @@ from napari_decant.gui._widgets import Action, bind_icon, flat_button
 if TYPE_CHECKING:
     from magicgui.widgets.bases import ValueWidget
 
-__all__ = ["Field", "Options"]
+__all__ = ["Field", "Options", "threads_field"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Field:
     options : dict
         For the widget.
     placeholder : str
-        What an empty line means.
+        What an empty line, or the least number, means.
     read, write : callable
         From the setting to the widget's value, and back.
     """
@@ -88,6 +89,12 @@ class _Area(QScrollArea):
 
     def minimumSizeHint(self) -> QSize:  # noqa: N802
         return QSize(self.widget().minimumSizeHint().width(), self.minimumHeight())
+
+
+def threads_field(of: str) -> Field:
+    """How many threads work on one thing, such as ``"a file"``."""
+    tip = f"How many cores work on {of} at a time"
+    return Field("workers", "SpinBox", f"Threads {of}", tip, {"min": 0, "max": 256}, "one for each core")
 
 
 class Options(QWidget):
@@ -167,6 +174,9 @@ class Options(QWidget):
                 button.setProperty("side", "true")
                 button.setText("Choose…")
                 button.setAccessibleName(f"Choose: {field.label}")
+            if isinstance(own, QSpinBox):
+                own.setSpecialValueText(field.placeholder)
+                continue
             lines = own.findChildren(QLineEdit) if not isinstance(own, QLineEdit) else [own]
             for line in lines if field.placeholder else []:
                 line.setPlaceholderText(field.placeholder)

@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QFileDialog, QWidget
 from napari_decant.gui._delete import DeleteDialog
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._endings import pack_ending
-from napari_decant.gui._options import Field, Options, folder_field
+from napari_decant.gui._options import Field, Options, folder_field, threads_field
 from napari_decant.gui._panel import Summary
 from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
@@ -101,9 +101,7 @@ class PackPanel(PlanningPanel):
                 "pyramid", "CheckBox", "Pyramid: smaller copies for viewing",
                 "Large images open faster in viewers; archives grow by about a third", {},
             ),
-            Field(
-                "workers", "SpinBox", "Threads a file", "0: one for each core", {"min": 0, "max": 256}
-            ),
+            threads_field("a file"),
             Field(
                 "replace", "CheckBox", "Replace existing archives",
                 "Otherwise archives of the same file are kept, and others are not touched", {},

@@ -72,6 +72,11 @@ class PlanningPanel(JobPanel):
             self.plan(self._roots)
         self.refresh()
 
+    def leave(self) -> None:
+        """See `JobPanel.leave`."""
+        self._again.stop()
+        super().leave()
+
     def remove(self, rows: Iterable[Row]) -> None:
         """See `JobPanel.remove`."""
         chosen = [row for row in rows if not self.busy(row)]

@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._endings import restore_ending
-from napari_decant.gui._options import Field, Options, folder_field
+from napari_decant.gui._options import Options, folder_field, threads_field
 from napari_decant.gui._panel import JobPanel, Summary
 from napari_decant.gui._row import Mark, Row
 from napari_decant.gui._settings import Settings
@@ -49,7 +49,7 @@ class RestorePanel(JobPanel):
         """See `JobPanel.options`."""
         fields = [
             folder_field("restore_folder", "Folder", "Where originals go; made if it is missing", "none yet"),
-            Field("workers", "SpinBox", "Threads an archive", "0: one for each core", {"min": 0, "max": 256}),
+            threads_field("an archive"),
         ]
         return Options(self.look, self.desk.settings, fields, _words)
 

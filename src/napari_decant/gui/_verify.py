@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from napari_decant.gui._below import SHOWN, cut, put_below
 from napari_decant.gui._endings import verify_ending
-from napari_decant.gui._options import Field, Options
+from napari_decant.gui._options import Field, Options, threads_field
 from napari_decant.gui._panel import JobPanel, Summary
 from napari_decant.gui._row import Mark, Row
 from napari_decant.gui._settings import Settings
@@ -56,7 +56,7 @@ class VerifyPanel(JobPanel):
         tip = "Look at structure and metadata only: quick, but it does not tell whether pixels are whole"
         fields = [
             Field("quick", "CheckBox", "Quick: do not read pixels", tip, {}),
-            Field("workers", "SpinBox", "Threads an archive", "0: one for each core", {"min": 0, "max": 256}),
+            threads_field("an archive"),
         ]
         return Options(self.look, self.desk.settings, fields, _words)
 

@@ -224,6 +224,8 @@ class Window(QMainWindow):
 
     def closeEvent(self, event: Any) -> None:  # noqa: N802
         if not self.desk.runner.busy:
+            for panel in self.panels:
+                panel.leave()
             self.desk.close()
             event.accept()
             return
