@@ -246,7 +246,6 @@ def test_options_decide_and_are_remembered(qtbot, window, store, drop, click, ti
     settled(qtbot, window.pack)
     window.pack.form.open()
     assert not window.pack.form.widgets["output_folder"].value
-    assert window.pack.form.widgets["workers"].native.text() == "one for each core"
     window.pack.form.widgets["output_folder"].value = tiffs.parent / "out"
     window.pack.form.widgets["codec"].value = "fast"
     wanted = tiffs.parent / "out" / "cell_0.tif.zarr.zip"

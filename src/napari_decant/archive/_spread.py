@@ -272,10 +272,11 @@ def _without_ctrl_c() -> Iterator[None]:
 def _follow_parent() -> None:
     """In a worker: the parent alone decides about Ctrl-C, and its end is ours, too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it reaches every process of a terminal
-    signal.signal(signal.SIGTERM, _leave)
     parent = multiprocessing.parent_process()
     if parent is not None:
         _exit_after(parent.join)
+    # Last: until there is work to tidy up, the pool would only report how its start was interrupted.
+    signal.signal(signal.SIGTERM, _leave)
 
 
 def _leave(number: int, frame: object) -> None:

@@ -16,7 +16,6 @@ from qtpy.QtWidgets import (
     QPushButton,
     QScrollArea,
     QSizePolicy,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
@@ -47,7 +46,7 @@ class Field:
     options : dict
         For the widget.
     placeholder : str
-        What an empty line, or the least number, means.
+        What an empty line means.
     read, write : callable
         From the setting to the widget's value, and back.
     """
@@ -93,8 +92,7 @@ class _Area(QScrollArea):
 
 def threads_field(of: str) -> Field:
     """How many threads work on one thing, such as ``"a file"``."""
-    tip = f"How many cores work on {of} at a time"
-    return Field("workers", "SpinBox", f"Threads {of}", tip, {"min": 0, "max": 256}, "one for each core")
+    return Field("workers", "SpinBox", f"Threads {of}", "0: one for each core", {"min": 0, "max": 256})
 
 
 class Options(QWidget):
@@ -174,9 +172,6 @@ class Options(QWidget):
                 button.setProperty("side", "true")
                 button.setText("Choose…")
                 button.setAccessibleName(f"Choose: {field.label}")
-            if isinstance(own, QSpinBox):
-                own.setSpecialValueText(field.placeholder)
-                continue
             lines = own.findChildren(QLineEdit) if not isinstance(own, QLineEdit) else [own]
             for line in lines if field.placeholder else []:
                 line.setPlaceholderText(field.placeholder)
