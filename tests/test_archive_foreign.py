@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from tests.support.archivewriter import (
 from tests.support.layouts import SPECS, the_tiff
 from tests.support.tiffspec import WrittenTiff
 
-from napari_decant.archive import info, restore, verify
+from napari_decant.archive import info, load_manifest, restore, verify
+from napari_decant.archive._manifest import dump_manifest
 
 LISTED = [name for name in SPECS if name not in ("compressed", "twelve-bit")]
 
@@ -112,3 +114,18 @@ def test_damage_is_found_without_a_list_of_hashes(tmp_path: Path, key: str) -> N
     state = verify(archive)
     assert state.whole is False
     assert state.problems
+
+
+@pytest.mark.parametrize("said", [None, 1, 7])
+def test_the_shape_says_how_many_samples_a_pixel_has(said: int | None) -> None:
+    page = {"index": 0, "shape": [12, 17, 2], "dtype": "uint8", "dataoffsets": [158], "databytecounts": [408]}
+    if said is not None:
+        page["samplesperpixel"] = said
+    document = {
+        "decant_version": "other 1", "format": 1, "mode": "byte-exact", "original_name": "a.tif",
+        "original_size": 566, "original_sha256": "0" * 64, "byteorder": "<", "pixel_codec": "blosc:zstd:byteshuffle:clevel=5",
+        "pages": [page], "plane_order": ["z"], "husk_raw_size": 158,
+    }  # fmt: skip
+    found = load_manifest(json.dumps(document).encode(), "a.zarr.zip")
+    assert found.model_dump()["pages"][0]["samplesperpixel"] == 2
+    assert load_manifest(dump_manifest(found), "a.zarr.zip").model_dump() == found.model_dump()

@@ -143,6 +143,8 @@ class PageRecord(_Record):
         listed = int(counts.sum(dtype=np.int64)) if len(counts) != 1 else int(counts[0])
         if listed != prod(self.shape) * _pixel_type(self.dtype).itemsize:
             raise ValueError("the segments do not add up to the page's pixels")
+        # The shape has it: whoever leaves it out, or says something else, speaks of the same bytes.
+        object.__setattr__(self, "samplesperpixel", self.shape[2] if len(self.shape) == 3 else 1)
         return self
 
     def layout(self) -> PageLayout:
