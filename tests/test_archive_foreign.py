@@ -124,7 +124,8 @@ def test_the_shape_says_how_many_samples_a_pixel_has(said: int | None) -> None:
     document = {
         "decant_version": "other 1", "format": 1, "mode": "byte-exact", "original_name": "a.tif",
         "original_size": 566, "original_sha256": "0" * 64, "byteorder": "<",
-        "pixel_codec": "blosc:zstd:byteshuffle:clevel=5", "pages": [page], "plane_order": ["z"], "husk_raw_size": 158,
+        "pixel_codec": "blosc:zstd:byteshuffle:clevel=5", "pages": [page], "plane_order": ["z"],
+        "husk_raw_size": 158,
     }  # fmt: skip
     found = load_manifest(json.dumps(document).encode(), "a.zarr.zip")
     assert found.model_dump()["pages"][0]["samplesperpixel"] == 2
