@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from napari_decant.archive._hashing import hash_whole
-from napari_decant.archive._manifest import FORMAT, MANIFEST_KEY, Member, dump_manifest
-from napari_decant.archive._names import raw_name_of, stored_name
-from napari_decant.archive._pack import SOFTWARE, SUFFIX, new_manifest, pack
+from napari_decant.archive._manifest import MANIFEST_KEY, Member, dump_manifest
+from napari_decant.archive._names import raw_name_of
+from napari_decant.archive._pack import SUFFIX, pack
 from napari_decant.archive._reader import Archive
 from napari_decant.archive._report import PackReport
-from napari_decant.archive._series import SeriesMember, SeriesPlan, folder_times
+from napari_decant.archive._series import SeriesMember, SeriesPlan
+from napari_decant.archive._series_documents import series_facts, series_manifest
 from napari_decant.archive._write import SUMS_KEY
 from napari_decant.errors import IntegrityError, SourceChanged, TargetExists
 from napari_decant.progress import CancelToken, Progress, ProgressCallback
@@ -69,20 +70,8 @@ def pack_nested(
             facts.append(_facts(plan, member, part))
             done += report.original_size
         os.rmdir(staging / _PACKING)
-        manifest = new_manifest(
-            "series",
-            stored_name(target.name),
-            0,
-            "",
-            notes="; ".join(plan.notes),
-            members=members,
-            series_consolidated=False,
-        )
-        kept: dict[str, Any] = {"format": FORMAT, "software": SOFTWARE, "members": facts}
-        folders = folder_times(plan.members, plan.base)
-        if folders:
-            kept["folders"] = folders
-        attributes = {"decant": kept}
+        manifest = series_manifest(plan, target, members, series_consolidated=False)
+        attributes = {"decant": series_facts(plan, facts)}
         _finish(staging, dump_manifest(manifest), json.dumps(attributes, indent=1).encode(), cancel)
         _check(staging, members)
         size = sum(file.stat().st_size for file in staging.rglob("*") if file.is_file())

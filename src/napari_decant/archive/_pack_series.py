@@ -18,20 +18,19 @@ from napari_decant.archive._encode import Counter, Encoder, Part
 from napari_decant.archive._geometry import PageLayout
 from napari_decant.archive._layout import regions_of
 from napari_decant.archive._levels import NO_LEVELS, plan_levels
-from napari_decant.archive._manifest import FORMAT, Member, PageRecord, dump_manifest
+from napari_decant.archive._manifest import Member, PageRecord, dump_manifest
 from napari_decant.archive._names import stored_name
 from napari_decant.archive._pack import (
-    SOFTWARE,
     SUFFIX,
     least_size,
-    new_manifest,
     short_of_space,
     source_facts,
 )
 from napari_decant.archive._pack_nested import pack_nested
 from napari_decant.archive._report import PackReport
 from napari_decant.archive._sample import resolve_codec, sample_planes, series_size
-from napari_decant.archive._series import SeriesPlan, folder_times, without_planes
+from napari_decant.archive._series import SeriesPlan, without_planes
+from napari_decant.archive._series_documents import series_facts, series_manifest
 from napari_decant.archive._source import Source
 from napari_decant.archive._verify import find_differences
 from napari_decant.archive._workers import choose_workers
@@ -184,21 +183,15 @@ def _write_consolidated(job: _Job, output: AtomicFile) -> dict[str, str]:
     counter = Counter(job.progress, "pack", plan.size, stored_name(series_name(plan)))
     encoder = Encoder(writer, codec, axes, job.workers, counter, job.cancel, levels)
     members, facts = _write_members(job, writer, encoder)
-    manifest = new_manifest(
-        "series",
-        stored_name(job.target.name),
-        0,
-        "",
+    manifest = series_manifest(
+        plan,
+        job.target,
+        members,
         pixel_codec=str(codec) if axes else "",
         plane_order=list(axes.plane_order) if axes else [],
-        notes="; ".join(plan.notes),
-        members=members,
         series_consolidated=True,
     )
-    kept: dict[str, Any] = {"format": FORMAT, "software": SOFTWARE, "members": facts}
-    folders = folder_times(plan.members, plan.base)
-    if folders:
-        kept["folders"] = folders
+    kept = series_facts(plan, facts)
     attributes: dict[str, Any] = {"decant": kept}
     if description is not None:
         name, first = stored_name(series_name(plan)), _first_plane(plan)
