@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     import napari.viewer
 
 from tests.crop.in_viewer import ready
-from tests.plugin.conftest import has_display
+from tests.plugin.conftest import open_viewer
 
 from napari_decant.plugin._screenshots import settle
 from napari_decant.plugin.crop import CropWidget
@@ -24,15 +24,7 @@ from napari_decant.plugin.crop import CropWidget
 
 @pytest.fixture(scope="package")
 def _viewer() -> Iterator[napari.Viewer]:
-    if not has_display():
-        pytest.skip("no display; run under xvfb-run")
-    from napari.settings import get_settings
-
-    get_settings().experimental.async_ = False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        viewer = napari.Viewer(show=True)
-    viewer.window.resize(1400, 900)
+    viewer = open_viewer(1400, 900)
     settle(viewer, 0.2)
     gc.freeze()  # napari collects garbage whenever a dock or a layer goes: not again what stays anyway
     yield viewer

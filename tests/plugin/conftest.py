@@ -26,8 +26,8 @@ def has_display() -> bool:
     return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY"))
 
 
-@pytest.fixture(scope="session")
-def _viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[napari.Viewer]:
+def open_viewer(width: int, height: int) -> napari.Viewer:
+    """Open a viewer that slices at once; skips the test where there is no display."""
     if not has_display():
         pytest.skip("no display; run under xvfb-run")
     from napari.settings import get_settings
@@ -36,7 +36,13 @@ def _viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[napari.Viewer]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         viewer = napari.Viewer(show=True)
-    viewer.window.resize(900, 700)
+    viewer.window.resize(width, height)
+    return viewer
+
+
+@pytest.fixture(scope="session")
+def _viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[napari.Viewer]:
+    viewer = open_viewer(900, 700)
     yield viewer
     viewer.close()
 
