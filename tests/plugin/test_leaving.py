@@ -30,11 +30,17 @@ def own(viewer) -> Iterator[napari.Viewer]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = napari.Viewer(show=True)
-    gone: list[bool] = []
-    made.window._qt_window.destroyed.connect(lambda: gone.append(True))
+    gone = watched(made)
     yield made
     if not gone and hasattr(made.window, "_qt_window"):
         made.close()
+
+
+def watched(viewer: napari.Viewer) -> list[bool]:
+    """Filled once the window is gone; a closed window is deleted soon, and must not be asked anything then."""
+    gone: list[bool] = []
+    viewer.window._qt_window.destroyed.connect(lambda: gone.append(True))
+    return gone
 
 
 def packing(qtbot, viewer: napari.Viewer, folder: Path) -> Any:
@@ -64,7 +70,7 @@ def answer(qtbot, box: QMessageBox, words: str) -> None:
 
 def test_closing_in_mid_job_asks_and_then_cancels_cleanly(qtbot, own: napari.Viewer, tmp_path: Path) -> None:
     panel = packing(qtbot, own, tmp_path)
-    runner, window = panel.desk.runner, own.window._qt_window
+    runner, window, gone = panel.desk.runner, own.window._qt_window, watched(own)
     assert not window.close()
     assert window.isVisible()
     box = question(own)
@@ -76,10 +82,9 @@ def test_closing_in_mid_job_asks_and_then_cancels_cleanly(qtbot, own: napari.Vie
 
     window.close(quit_app=False, confirm_need=True)  # File > Close Window
     answer(qtbot, question(own), "Stop")
-    qtbot.waitUntil(lambda: not window.isVisible(), timeout=20_000)
+    qtbot.waitUntil(lambda: bool(gone), timeout=20_000)
     assert not runner.busy
     assert sorted(os.listdir(tmp_path)) == ["big.tif"]
-    own.close()
     qtbot.waitUntil(lambda: not _widgets._seats, timeout=20_000)
 
 
@@ -97,10 +102,8 @@ def test_closing_while_layers_are_saved_asks_too(
     own.add_image(1 + np.arange(64 * 256 * 256, dtype=np.uint32).reshape(64, 256, 256), name="a")
     monkeypatch.setattr(napari, "current_viewer", lambda: own)
     monkeypatch.setattr(_jobs, "current_viewer", lambda: own)
-    window = own.window._qt_window
+    window, gone = own.window._qt_window, watched(own)
     asked: list[str] = []
-    gone: list[bool] = []
-    window.destroyed.connect(lambda: gone.append(True))
 
     def leave() -> None:
         window.close()
