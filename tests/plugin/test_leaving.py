@@ -37,7 +37,7 @@ def own(viewer) -> Iterator[napari.Viewer]:
 
 
 def watched(viewer: napari.Viewer) -> list[bool]:
-    """Filled once the window is gone; a closed window is deleted soon, and must not be asked anything then."""
+    """Filled once the window is gone; one that closes is deleted soon, and must not be asked anything."""
     gone: list[bool] = []
     viewer.window._qt_window.destroyed.connect(lambda: gone.append(True))
     return gone

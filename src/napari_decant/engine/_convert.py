@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from napari_decant.errors import UnsupportedOperation
 
 __all__ = ["accumulator_of", "check_conversion", "convert_into"]
+
+_ROW_BYTES: Final = 64 << 10  # of longer rows the copying itself is all that counts
 
 
 def accumulator_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -41,7 +43,9 @@ def convert_into(values: NDArray[Any], out: NDArray[Any]) -> None:
     becomes 0. Finite values beyond a smaller float's range become its largest finite value.
     """
     source, target = values.dtype, out.dtype
-    if source == target or np.can_cast(source, target, "safe"):
+    if source == target:
+        _copy_into(values, out)
+    elif np.can_cast(source, target, "safe"):
         out[...] = values
     elif target.kind == "b":
         np.not_equal(values, 0, out=out)
@@ -62,6 +66,15 @@ def convert_into(values: NDArray[Any], out: NDArray[Any]) -> None:
                 out[lost] = np.copysign(top, out[lost])
     else:
         out[...] = values
+
+
+def _copy_into(values: NDArray[Any], out: NDArray[Any]) -> None:
+    """Copy between equal types: a row that lies side by side in both is one large element for numpy."""
+    nbytes = out.shape[-1] * out.itemsize if out.ndim > 1 else 0
+    if 0 < nbytes <= _ROW_BYTES and out.strides[-1] == values.strides[-1] == out.itemsize:
+        row = np.dtype((np.void, nbytes))
+        values, out = values.view(row), out.view(row)
+    out[...] = values
 
 
 def _greatest(dtype: np.dtype[Any]) -> float:

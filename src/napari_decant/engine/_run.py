@@ -348,11 +348,7 @@ class Run:
         source = tuple(axis.source[piece] for axis, piece in zip(output.axes, pieces, strict=False))
         target = tuple(axis.target[piece] for axis, piece in zip(output.axes, pieces, strict=False))
         if all(type(part) is slice for part in source) and all(type(part) is slice for part in target):
-            part = elements[(*source, ...)]
-            if part.dtype == out.dtype:
-                out[target] = part
-            else:
-                convert_into(part, out[(*target, ...)])
+            convert_into(elements[(*source, ...)], out[(*target, ...)])
             return
         picked = elements[_open_mesh(source)]
         held = np.empty(picked.shape, out.dtype)
