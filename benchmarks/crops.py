@@ -153,7 +153,7 @@ class Peers:
         shape = tuple(s.stop - s.start for s in boxes[0])
         total = 0
         spec = BatchSpec(batch, shape, "u16")
-        with Pipeline(self.planner, self.executor, spec, QueueLimits(max(8, 4 * batch))) as pipeline:
+        with Pipeline(self.planner, self.executor, spec, QueueLimits(max(16, 4 * batch))) as pipeline:
             for result in pipeline.map(self.resolved(boxes)):
                 with result:
                     total += sum(int(sample.ravel()[0]) for sample in result.array)

@@ -113,7 +113,8 @@ class QueueLimits:
     Parameters
     ----------
     lookahead_samples : int
-        Samples accepted by ``push`` that ``pop`` has not handed out yet.
+        Samples accepted by ``push`` that ``pop`` has not handed out yet. Up to half of them are planned
+        together and share chunks, while the other half is decoded.
     """
 
     lookahead_samples: int = 16

@@ -196,7 +196,7 @@ class Pipeline:
         held: list[Resolution] = []
         ended = False
         while True:
-            while not ended:
+            while not ended and self._wants_more():
                 if not held:
                     # many at once, for what waits together is planned together
                     held = list(islice(rest, self.queues.lookahead_samples))
@@ -258,6 +258,12 @@ class Pipeline:
         if self._cancelled:
             raise Cancelled("the pipeline was cancelled")
 
+    def _wants_more(self) -> bool:
+        """Whether half of the queue is free: what is pushed together is planned together."""
+        with self._changed:
+            room = self.queues.lookahead_samples - self._ahead()
+            return not self._jobs or 2 * room >= self.queues.lookahead_samples
+
     def _ahead(self) -> int:
         return len(self._waiting) + sum(len(job.samples) for job in self._jobs)
 
@@ -308,11 +314,15 @@ class Pipeline:
                 self._queued.appendleft(job)
 
     def _gather(self) -> list[_Job]:
-        """Take the next batch with those that wait behind it and fit: they share chunks then."""
+        """Take the next batch with those that wait behind it and fit: they share chunks then.
+
+        Never more than half of the queue, so that one half is planned while the other one is decoded.
+        """
         jobs = [self._queued.popleft()]
         size = self.output.nbytes
+        most = min(_TOGETHER, self.queues.lookahead_samples // 2)
         room = (self.executor.memory.limit - self.executor.memory.used) // 2
-        while self._queued and sum(len(job.samples) for job in jobs) < _TOGETHER:
+        while self._queued and sum(len(job.samples) for job in jobs) < most:
             if jobs[0].single or self._queued[0].single or (len(jobs) + 1) * size > room:
                 break
             jobs.append(self._queued.popleft())
