@@ -149,7 +149,9 @@ class Intake(QWidget):
         for old in self.notices():
             if old.text == text:
                 return old
-        notice = Notice(self.look, text, actions, kind=kind, closable=closable)
+        return self._show_notice(Notice(self.look, text, actions, kind=kind, closable=closable))
+
+    def _show_notice(self, notice: Notice) -> Notice:
         notice.set_narrow(bool(self._narrow))
         self._news.addWidget(notice)
         notice.show()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from qtpy.QtWidgets import QWidget
@@ -53,10 +54,18 @@ class Looking(Intake):
         notice = None
         if text:
             stop = Action("Stop", "cancelled", "Stop looking", lambda: self.desk.runner.cancel([job]))
-            notice = self.note(f"{text}…", stop, closable=False)
+            # its own one: another look may have the same words, and ends at another time
+            notice = self._show_notice(Notice(self.look, f"{text}…", [stop], closable=False))
+            notice.closed.connect(partial(self._on_notice_closed, job))
         self._looks[job.id] = _Look(job, part, end, notice)
         self.desk.runner.submit([job], self.desk.runner.LOOK)
         return job
+
+    def _on_notice_closed(self, job: Job) -> None:
+        """The message was put away by its own button, or by the look's end, and is deleted soon."""
+        look = self._looks.get(job.id)
+        if look is not None:
+            look.notice = None
 
     def _on_part(self, job: Job, part: Any) -> None:
         look = self._looks.get(job.id)
