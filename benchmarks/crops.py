@@ -138,7 +138,7 @@ class Peers:
         self.path = path
         self.image = NgffImage(path)
         self.planner = ChunkPlanner()
-        self.executor = CpuExecutor(FileReader(workers=4), CpuLimits(max_memory_bytes=2 << 30))
+        self.executor = CpuExecutor(FileReader(workers=THREADS), CpuLimits(max_memory_bytes=2 << 30))
         self.store = open_ts(path)
         if path.suffix == ".zip":
             self.zarr = zarr.open_array(zarr.storage.ZipStore(path, mode="r"), path="0", mode="r")
