@@ -25,9 +25,9 @@ from napari_decant.stores._zip_directory import (
     ZipDirectory,
     ZipEntry,
     ZipLimits,
-    read_zip_directory,
 )
 from napari_decant.stores._zip_headers import check_headers
+from napari_decant.stores._zip_read import read_zip_directory
 
 __all__ = ["ZipStore"]
 
