@@ -18,8 +18,9 @@ from napari_decant.errors import BudgetExceeded, DecantError, IntegrityError, Un
 from napari_decant.images._cache import ChunkCache
 from napari_decant.images._open import open_image
 from napari_decant.images._pyramid import Method, PyramidBuilder
+from napari_decant.images._write_image import ImageToWrite, parse_axes
 from napari_decant.images._write_ometiff_meta import ome_metadata
-from napari_decant.images._write_zarr_plan import ImageToWrite, parse_axes, worker_count
+from napari_decant.images._write_zarr_plan import worker_count
 from napari_decant.images._write_zarr_shard import digest_of
 from napari_decant.images._write_zarr_source import Box, VolumeSource
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress

@@ -12,7 +12,7 @@ import numpy as np
 from napari_decant.images._affine import affine_record, recorded_affine
 from napari_decant.images._tiff_facts import ANNOTATION
 from napari_decant.images._units import in_micrometers, in_seconds, unit_name
-from napari_decant.images._write_zarr_plan import ImageToWrite, place_axes
+from napari_decant.images._write_image import ImageToWrite, place_axes
 from napari_decant.ngff import Axis
 
 __all__ = ["ome_metadata"]
