@@ -6,16 +6,13 @@ import json
 import logging
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from napari_decant.archive._axes import canonical_permutation
-from napari_decant.archive._geometry import ByteOrder, PageLayout
-from napari_decant.archive._layout import Regions, regions_of
+from napari_decant.archive._archived_file import ArchivedFile
 from napari_decant.archive._manifest import (
     MANIFEST_KEY,
     MAX_MANIFEST_BYTES,
@@ -34,67 +31,13 @@ from napari_decant.stores import FolderStore, LocalFile, Store, ZipStore, open_z
 from napari_decant.stores._atomic import require_path
 from napari_decant.stores._positional import ParkedFile
 
-__all__ = ["Archive", "ArchivedFile"]
+__all__ = ["Archive"]
 
 logger = logging.getLogger(__name__)
 
 _MAX_ATTRIBUTES = 64 << 20
 _MAX_DOCUMENT = 1 << 20  # of an array; larger ones are refused by whoever parses them
 _KEPT_METAS = 64
-
-
-@dataclass(frozen=True, eq=False)
-class ArchivedFile:
-    """One original file inside an archive and what is needed to rebuild it.
-
-    A file kept verbatim is one whose husk is the whole file.
-
-    Attributes
-    ----------
-    name : str
-        POSIX path of the file below the folder that it is restored into.
-    size, sha256 : int, str
-        Of the original.
-    byteorder : {"<", ">"}
-        Of its pixels.
-    husk : ZarrArray or None
-        None if the husk is empty.
-    husk_size : int
-        Bytes.
-    pixels : ZarrArray or None
-        None if no page is listed.
-    pages : sequence of PageLayout
-    indices : sequence or array of int
-        Storage position of each page in the pixel array.
-    plane_order : sequence of str
-    """
-
-    name: str
-    size: int
-    sha256: str
-    byteorder: ByteOrder
-    husk: ZarrArray | None
-    husk_size: int
-    pixels: ZarrArray | None = None
-    pages: Sequence[PageLayout] = ()
-    indices: Sequence[int] | np.ndarray = ()
-    plane_order: Sequence[str] = ()
-
-    @cached_property
-    def regions(self) -> Regions:
-        """Pixel regions of the file in offset order."""
-        return regions_of(self.pages)
-
-    def coordinate(self, page: int) -> tuple[int, ...]:
-        """Leading array coordinate of a page (section 5, ``read_page``)."""
-        assert self.pixels is not None
-        leading = self.pixels.shape[: len(self.pixels.shape) - len(self.pages[page].shape)]
-        if not self.plane_order:
-            return tuple(int(i) for i in np.unravel_index(self.indices[page], leading))
-        perm = canonical_permutation(self.plane_order)
-        storage_shape = [leading[perm.index(i)] for i in range(len(perm))]
-        position = np.unravel_index(self.indices[page], storage_shape)
-        return tuple(int(position[axis]) for axis in perm)
 
 
 def _open_store(path: Path, *, salvage: bool, parked: bool) -> Store:
