@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from napari_decant.archive._archived_file import ArchivedFile
+from napari_decant.archive._arrays import ArchiveArrays
 from napari_decant.archive._manifest import (
     MANIFEST_KEY,
     MAX_MANIFEST_BYTES,
@@ -24,9 +25,8 @@ from napari_decant.archive._manifest import (
 from napari_decant.archive._names import real_name
 from napari_decant.archive._page_faults import find_faults
 from napari_decant.archive._page_table import PageColumns, PageTable
-from napari_decant.engine import ZarrArray
 from napari_decant.errors import DecantError, FormatError, IncompleteFile, MissingKey, StorageError
-from napari_decant.ngff import ArrayMeta, load_array_meta
+from napari_decant.ngff import ArrayMeta
 from napari_decant.stores import FolderStore, LocalFile, Store, ZipStore, open_zip, salvage_directory
 from napari_decant.stores._atomic import require_path
 from napari_decant.stores._positional import ParkedFile
@@ -36,8 +36,6 @@ __all__ = ["Archive"]
 logger = logging.getLogger(__name__)
 
 _MAX_ATTRIBUTES = 64 << 20
-_MAX_DOCUMENT = 1 << 20  # of an array; larger ones are refused by whoever parses them
-_KEPT_METAS = 64
 
 
 def _open_store(path: Path, *, salvage: bool, parked: bool) -> Store:
@@ -92,8 +90,7 @@ class Archive:
         require_path(path)
         self.store: Store = _open_store(path, salvage=salvage, parked=parked)
         self._nested: dict[str, Archive] = {}
-        self._pixels: ZarrArray | None = None
-        self._metas: dict[bytes, ArrayMeta] = {}
+        self._arrays = ArchiveArrays(self.store, path)
         try:
             self.manifest: Manifest = self._load_manifest()
         except BaseException:
@@ -205,7 +202,7 @@ class Archive:
         pixels: ArrayMeta | None = None
         if len(columns.kind):
             try:
-                pixels = self._pixel_array().meta
+                pixels = self._arrays.pixels().meta
             except DecantError:  # whoever opens such a file is told why
                 logger.debug("the pixel array of %s cannot be opened", self.path, exc_info=True)
         starts = np.array([0, *(table.stop for table in tables)])
@@ -252,44 +249,13 @@ class Archive:
             record.original_size,
             record.original_sha256,
             record.byteorder,
-            self._bytes_array(record.husk_array, record.husk_raw_size),
+            self._arrays.bytes_of(record.husk_array, record.husk_raw_size),
             record.husk_raw_size,
-            self._pixel_array() if len(pages) else None,
+            self._arrays.pixels() if len(pages) else None,
             pages,
             pages.indices,
             self.manifest.plane_order if len(pages) else (),
         )
-
-    def _array(self, name: str) -> ZarrArray:
-        key = f"{name}/.zarray"
-        try:
-            # a hundred thousand husks have few kinds of documents among them
-            document = self.store.read(key, limit=_MAX_DOCUMENT) if self.store.exists(key) else b""
-            meta = self._metas.get(document)
-            if meta is None:
-                meta = load_array_meta(self.store, name)
-                if document and len(self._metas) < _KEPT_METAS:
-                    self._metas[document] = meta
-            return ZarrArray(self.store, meta, name)
-        except MissingKey:
-            raise FormatError(
-                f"{self.path} lacks the array {name!r}; the archive is damaged or incomplete"
-            ) from None
-
-    def _pixel_array(self) -> ZarrArray:
-        if self._pixels is None:
-            self._pixels = self._array("0")
-        return self._pixels
-
-    def _bytes_array(self, name: str, size: int) -> ZarrArray | None:
-        if size == 0:
-            return None
-        array = self._array(name)
-        if len(array.shape) != 1 or array.dtype != np.uint8 or array.shape[0] != size:
-            raise FormatError(
-                f"array {name!r} of {self.path} does not hold {size:,} bytes; the archive is damaged"
-            )
-        return array
 
     def part_path(self, member: Member) -> Path:
         """Where the archive of a member of a nested series lies.
