@@ -23,7 +23,7 @@ from tests.support.writing import CountedArray, expected_levels, holes, small_la
 
 from napari_decant.errors import Cancelled, IntegrityError, StorageError, TargetExists, UsageError
 from napari_decant.images import ImageToWrite, open_image, plan_ome_zarr, write_ome_zarr
-from napari_decant.images import _write_zarr_run as running
+from napari_decant.images import _write_zarr_encode as encoding
 from napari_decant.images import _write_zarr_shard as shards
 from napari_decant.progress import CancelToken, Progress
 from napari_decant.standard import check
@@ -221,12 +221,12 @@ def test_what_the_disk_spoils_is_found_by_reading_back(
 def test_an_encoder_that_errs_is_found_by_reading_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = running.encode
+    encode = encoding.encode
 
     def wrong(chunk: np.ndarray, compression: int, shuffle: bool) -> Any:
         return encode(chunk + (chunk.flat[0] == 1), compression, shuffle)
 
-    monkeypatch.setattr(running, "encode", wrong)
+    monkeypatch.setattr(encoding, "encode", wrong)
     with pytest.raises(IntegrityError, match="differs"):
         write_ome_zarr(tmp_path / "a.zarr", ImageToWrite(counted(), "tczyx"))
 

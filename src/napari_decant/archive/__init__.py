@@ -1,6 +1,7 @@
 """The archive format: pack, verify, restore, look inside."""
 
 import napari_decant.archive._images  # noqa: F401 - teaches `open_image` about archives
+from napari_decant.archive._archived_file import ArchivedFile
 from napari_decant.archive._batch import pack_batch
 from napari_decant.archive._batch_report import BatchReport, BatchRow, restore_folder, write_reports
 from napari_decant.archive._codec import PixelCodec, parse_codec
@@ -12,7 +13,7 @@ from napari_decant.archive._pack import SUFFIX, archive_path, pack
 from napari_decant.archive._pack_series import pack_series, series_path
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._plan import PlanRow, find_others, plan
-from napari_decant.archive._reader import Archive, ArchivedFile
+from napari_decant.archive._reader import Archive
 from napari_decant.archive._report import (
     ArchiveInfo,
     MemberState,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from napari_decant.archive._reader import Archive, ArchivedFile
+from napari_decant.archive._archived_file import ArchivedFile
+from napari_decant.archive._reader import Archive
 from napari_decant.archive._rebuild import Fetch, rebuild
 from napari_decant.archive._series import is_ours
 from napari_decant.errors import StorageError, UsageError

@@ -17,8 +17,9 @@ from typing import Final
 
 import numpy as np
 
+from napari_decant.archive._archived_file import ArchivedFile
 from napari_decant.archive._geometry import PageLayout, array_to_segments
-from napari_decant.archive._reader import Archive, ArchivedFile
+from napari_decant.archive._reader import Archive
 from napari_decant.archive._write import SUMS_KEY
 from napari_decant.engine import ZarrArray
 from napari_decant.engine._selection import parse_selection

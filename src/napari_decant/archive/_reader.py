@@ -6,16 +6,14 @@ import json
 import logging
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from napari_decant.archive._axes import canonical_permutation
-from napari_decant.archive._geometry import ByteOrder, PageLayout
-from napari_decant.archive._layout import Regions, regions_of
+from napari_decant.archive._archived_file import ArchivedFile
+from napari_decant.archive._arrays import ArchiveArrays
 from napari_decant.archive._manifest import (
     MANIFEST_KEY,
     MAX_MANIFEST_BYTES,
@@ -27,74 +25,17 @@ from napari_decant.archive._manifest import (
 from napari_decant.archive._names import real_name
 from napari_decant.archive._page_faults import find_faults
 from napari_decant.archive._page_table import PageColumns, PageTable
-from napari_decant.engine import ZarrArray
 from napari_decant.errors import DecantError, FormatError, IncompleteFile, MissingKey, StorageError
-from napari_decant.ngff import ArrayMeta, load_array_meta
+from napari_decant.ngff import ArrayMeta
 from napari_decant.stores import FolderStore, LocalFile, Store, ZipStore, open_zip, salvage_directory
 from napari_decant.stores._atomic import require_path
 from napari_decant.stores._positional import ParkedFile
 
-__all__ = ["Archive", "ArchivedFile"]
+__all__ = ["Archive"]
 
 logger = logging.getLogger(__name__)
 
 _MAX_ATTRIBUTES = 64 << 20
-_MAX_DOCUMENT = 1 << 20  # of an array; larger ones are refused by whoever parses them
-_KEPT_METAS = 64
-
-
-@dataclass(frozen=True, eq=False)
-class ArchivedFile:
-    """One original file inside an archive and what is needed to rebuild it.
-
-    A file kept verbatim is one whose husk is the whole file.
-
-    Attributes
-    ----------
-    name : str
-        POSIX path of the file below the folder that it is restored into.
-    size, sha256 : int, str
-        Of the original.
-    byteorder : {"<", ">"}
-        Of its pixels.
-    husk : ZarrArray or None
-        None if the husk is empty.
-    husk_size : int
-        Bytes.
-    pixels : ZarrArray or None
-        None if no page is listed.
-    pages : sequence of PageLayout
-    indices : sequence or array of int
-        Storage position of each page in the pixel array.
-    plane_order : sequence of str
-    """
-
-    name: str
-    size: int
-    sha256: str
-    byteorder: ByteOrder
-    husk: ZarrArray | None
-    husk_size: int
-    pixels: ZarrArray | None = None
-    pages: Sequence[PageLayout] = ()
-    indices: Sequence[int] | np.ndarray = ()
-    plane_order: Sequence[str] = ()
-
-    @cached_property
-    def regions(self) -> Regions:
-        """Pixel regions of the file in offset order."""
-        return regions_of(self.pages)
-
-    def coordinate(self, page: int) -> tuple[int, ...]:
-        """Leading array coordinate of a page (section 5, ``read_page``)."""
-        assert self.pixels is not None
-        leading = self.pixels.shape[: len(self.pixels.shape) - len(self.pages[page].shape)]
-        if not self.plane_order:
-            return tuple(int(i) for i in np.unravel_index(self.indices[page], leading))
-        perm = canonical_permutation(self.plane_order)
-        storage_shape = [leading[perm.index(i)] for i in range(len(perm))]
-        position = np.unravel_index(self.indices[page], storage_shape)
-        return tuple(int(position[axis]) for axis in perm)
 
 
 def _open_store(path: Path, *, salvage: bool, parked: bool) -> Store:
@@ -149,8 +90,7 @@ class Archive:
         require_path(path)
         self.store: Store = _open_store(path, salvage=salvage, parked=parked)
         self._nested: dict[str, Archive] = {}
-        self._pixels: ZarrArray | None = None
-        self._metas: dict[bytes, ArrayMeta] = {}
+        self._arrays = ArchiveArrays(self.store, path)
         try:
             self.manifest: Manifest = self._load_manifest()
         except BaseException:
@@ -262,7 +202,7 @@ class Archive:
         pixels: ArrayMeta | None = None
         if len(columns.kind):
             try:
-                pixels = self._pixel_array().meta
+                pixels = self._arrays.pixels().meta
             except DecantError:  # whoever opens such a file is told why
                 logger.debug("the pixel array of %s cannot be opened", self.path, exc_info=True)
         starts = np.array([0, *(table.stop for table in tables)])
@@ -309,44 +249,13 @@ class Archive:
             record.original_size,
             record.original_sha256,
             record.byteorder,
-            self._bytes_array(record.husk_array, record.husk_raw_size),
+            self._arrays.bytes_of(record.husk_array, record.husk_raw_size),
             record.husk_raw_size,
-            self._pixel_array() if len(pages) else None,
+            self._arrays.pixels() if len(pages) else None,
             pages,
             pages.indices,
             self.manifest.plane_order if len(pages) else (),
         )
-
-    def _array(self, name: str) -> ZarrArray:
-        key = f"{name}/.zarray"
-        try:
-            # a hundred thousand husks have few kinds of documents among them
-            document = self.store.read(key, limit=_MAX_DOCUMENT) if self.store.exists(key) else b""
-            meta = self._metas.get(document)
-            if meta is None:
-                meta = load_array_meta(self.store, name)
-                if document and len(self._metas) < _KEPT_METAS:
-                    self._metas[document] = meta
-            return ZarrArray(self.store, meta, name)
-        except MissingKey:
-            raise FormatError(
-                f"{self.path} lacks the array {name!r}; the archive is damaged or incomplete"
-            ) from None
-
-    def _pixel_array(self) -> ZarrArray:
-        if self._pixels is None:
-            self._pixels = self._array("0")
-        return self._pixels
-
-    def _bytes_array(self, name: str, size: int) -> ZarrArray | None:
-        if size == 0:
-            return None
-        array = self._array(name)
-        if len(array.shape) != 1 or array.dtype != np.uint8 or array.shape[0] != size:
-            raise FormatError(
-                f"array {name!r} of {self.path} does not hold {size:,} bytes; the archive is damaged"
-            )
-        return array
 
     def part_path(self, member: Member) -> Path:
         """Where the archive of a member of a nested series lies.

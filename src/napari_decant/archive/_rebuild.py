@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from napari_decant.archive._archived_file import ArchivedFile
 from napari_decant.archive._geometry import array_to_segments
-from napari_decant.archive._reader import ArchivedFile
 from napari_decant.archive._workers import Scratch, ordered
 from napari_decant.engine import ChunkDecoder, ZarrArray
 from napari_decant.progress import CancelToken

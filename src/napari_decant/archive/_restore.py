@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from napari_decant.archive._archived_file import ArchivedFile
 from napari_decant.archive._encode import Counter
 from napari_decant.archive._hashing import FollowingHasher, hash_whole
 from napari_decant.archive._manifest import MANIFEST_KEY, safe_relpath
 from napari_decant.archive._names import natural_key, stored_name, system_name
-from napari_decant.archive._reader import Archive, ArchivedFile
+from napari_decant.archive._reader import Archive
 from napari_decant.archive._rebuild import UNIT, rebuild
 from napari_decant.archive._report import RestoreReport
 from napari_decant.archive._series import cannot_read

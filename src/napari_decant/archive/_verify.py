@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from napari_decant.archive._archived_file import ArchivedFile
 from napari_decant.archive._encode import Counter
-from napari_decant.archive._reader import Archive, ArchivedFile
+from napari_decant.archive._reader import Archive
 from napari_decant.archive._rebuild import Fetch, read_entry, rebuild
 from napari_decant.archive._workers import ordered
 from napari_decant.errors import DecantError, FormatError, IntegrityError, StorageError, UnsupportedOperation

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from napari_decant.archive._against import hash_and_compare
+from napari_decant.archive._archived_file import ArchivedFile
 from napari_decant.archive._documents import read_documents
 from napari_decant.archive._encode import Counter
 from napari_decant.archive._manifest import MANIFEST_KEY, Member
-from napari_decant.archive._reader import Archive, ArchivedFile
+from napari_decant.archive._reader import Archive
 from napari_decant.archive._rebuild import UNIT, read_entry
 from napari_decant.archive._report import MemberState, Problem, VerifyReport
 from napari_decant.archive._verify import hash_files

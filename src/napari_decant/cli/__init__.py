@@ -15,14 +15,14 @@ import sys
 
 from cyclopts import CycloptsError
 
-from napari_decant.cli import _archive, _crop, _standard, _windows
+from napari_decant.cli import _archive, _crop, _pack, _standard, _windows
 from napari_decant.cli._common import app, cancel, complain, say_json
 from napari_decant.errors import DecantError, StorageError
 
 __all__ = ["app", "main", "show_window"]
 
 # Importing these modules has registered their verbs.
-_VERBS = (_archive, _crop, _standard, _windows)
+_VERBS = (_archive, _crop, _pack, _standard, _windows)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,12 +13,13 @@ import numcodecs.blosc
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_decant.engine._array_codecs import ArrayCodecs
 from napari_decant.engine._blosc import HEADER_BYTES, block_starts, blosc_blocks, parse_blosc_header
 from napari_decant.engine._bytes_codecs import Buffer, decode_bytes, decode_zstd_prefix
 from napari_decant.engine._zstd import BLOCK_BYTES, blocks_bytes
 from napari_decant.errors import FormatError
 from napari_decant.ngff._zarr import ArrayMeta
-from napari_decant.ngff._zarr_codecs import CHECKSUMS, Codec
+from napari_decant.ngff._zarr_codecs import CHECKSUMS
 
 __all__ = ["ChunkDecoder", "Part", "release_scratch"]
 
@@ -87,26 +88,18 @@ class ChunkDecoder:
     def __init__(self, meta: ArrayMeta) -> None:
         self.meta = meta
         at = next(i for i, codec in enumerate(meta.codecs) if codec.name == "bytes")
-        self._arrays, self._bytes = meta.codecs[:at], meta.codecs[at + 1 :]
-        self._stored = np.dtype(meta.dtype)
-        for codec in self._arrays:
-            if "astype" in codec.config:
-                self._stored = np.dtype(codec.config["astype"])
-        big = meta.codecs[at].config["endian"] == "big"
-        self._stored = self._stored.newbyteorder(">" if big else "<")
+        self._arrays, self._bytes = ArrayCodecs(meta), meta.codecs[at + 1 :]
+        self._stored = self._arrays.stored
         self.count = math.prod(meta.chunk_shape)
         self.itemsize = self._stored.itemsize
         self.nbytes = self.count * self.itemsize
         native = meta.native_dtype
-        plain = not any(codec.name != "bitround" for codec in self._arrays)
         # a stored byte of 2 is no valid bool, so bools never land as they are
-        self.in_place = plain and self._stored == native and native.kind != "b"
-        filtered = any(codec.name not in ("bitround", "transpose") for codec in self._arrays)
+        self.in_place = self._arrays.plain and self._stored == native and native.kind != "b"
         names = tuple(codec.name for codec in self._bytes)
-        self.partial = "" if filtered else _PARTIAL.get(names, "")
+        self.partial = "" if self._arrays.filtered else _PARTIAL.get(names, "")
         self._sizes = self._stage_sizes()
-        self._orders = [codec.config["order"] for codec in self._arrays if codec.name == "transpose"]
-        self.strides = self._strides()
+        self.strides = self._arrays.strides
 
     def _stage_sizes(self) -> list[tuple[int, bool]]:
         """Bytes before each bytes codec: (size, whether exact)."""
@@ -133,16 +126,6 @@ class ChunkDecoder:
             raise FormatError(
                 f"{length:,} bytes are stored where a chunk takes at most {most:,}; it is damaged"
             )
-
-    def _strides(self) -> tuple[int, ...]:
-        axes = list(range(self.meta.rank))
-        for order in self._orders:
-            axes = [axes[i] for i in order]
-        strides, step = [0] * len(axes), self._stored.itemsize
-        for axis in reversed(axes):
-            strides[axis] = step
-            step *= self.meta.chunk_shape[axis]
-        return tuple(strides)
 
     def decode(
         self,
@@ -260,10 +243,10 @@ class ChunkDecoder:
         if stop is not None:
             flat = _scratch(self.nbytes)
             if decode_zstd_prefix(data, self.nbytes, flat, stop):
-                return self._shaped(flat)
+                return self._arrays.undo(flat)
         if rest is not None:
             data = bytes(data) + rest()
-        return self._shaped(self._decode_flat(data, None))
+        return self._arrays.undo(self._decode_flat(data, None))
 
     def fetch_part(self, fetch: Fetch, stored: int, start: int, stop: int) -> Part:
         """Read only the stored bytes that ``[start, stop)`` of the chunk needs; not for ``"prefix"``.
@@ -305,7 +288,7 @@ class ChunkDecoder:
                 raise FormatError(f"Blosc data cannot be decoded ({error}); the chunk is damaged") from None
         else:
             target[:] = np.frombuffer(part.data, np.uint8)
-        return self._shaped(flat)
+        return self._arrays.undo(flat)
 
     def _decode_flat(self, data: Buffer, out: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
         """Undo the bytes codecs; without ``out`` the result lives until this thread's next decode."""
@@ -325,32 +308,3 @@ class ChunkDecoder:
             size, exact = self._sizes[place]
             data = decode_bytes(self._bytes[place], data, size, exact, out if place == 0 else None)
         return out
-
-    def _shaped(self, flat: NDArray[np.uint8]) -> NDArray[Any]:
-        """Undo the array codecs of a flat chunk."""
-        elements: NDArray[Any] = flat.view(self._stored)
-        shape = self.meta.chunk_shape
-        if self._arrays:
-            shapes = [shape]
-            for order in self._orders:
-                shapes.append(tuple(shapes[-1][axis] for axis in order))
-            orders = list(self._orders)
-            for codec in reversed(self._arrays):
-                if codec.name == "transpose":
-                    elements = elements.reshape(shapes.pop()).transpose(np.argsort(orders.pop()))
-                else:
-                    elements = _undo_filter(codec, elements.reshape(-1)).reshape(elements.shape)
-        elements = elements.reshape(shape)
-        return elements.view(np.uint8) != 0 if elements.dtype.kind == "b" else elements
-
-
-def _undo_filter(codec: Codec, elements: NDArray[Any]) -> NDArray[Any]:
-    if codec.name == "bitround":
-        return elements
-    config: dict[str, Any] = {"id": codec.name, **codec.config}
-    if codec.name == "quantize":  # its digits matter only while writing
-        config["digits"] = 1
-    try:
-        return np.asarray(numcodecs.get_codec(config).decode(elements))
-    except (ValueError, TypeError) as error:
-        raise FormatError(f"the {codec.name} filter cannot be undone ({error})") from None

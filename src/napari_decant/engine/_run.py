@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from napari_decant.engine._bytes_codecs import Buffer
 from napari_decant.engine._codecs import ChunkDecoder, Part
-from napari_decant.engine._convert import convert_into
+from napari_decant.engine._copies import Copies
+from napari_decant.engine._fetch import ChunkFetcher, Stored
+from napari_decant.engine._groups import OutputGroups
 from napari_decant.engine._locate import ABSENT, chunk_key
-from napari_decant.engine._plan import CopyOutput, Plan, TiledOutput
+from napari_decant.engine._plan import Plan, TiledOutput
 from napari_decant.engine._reader import Read
 from napari_decant.engine._sampling import TileSampler
 from napari_decant.engine._schedule import Schedule
@@ -27,9 +29,6 @@ from napari_decant.engine._workers import WorkerPool
 from napari_decant.errors import Cancelled, DecantError, SourceChanged
 
 __all__ = ["Run", "Tools"]
-
-
-_Stored = Part | bytes | memoryview | None
 
 
 class Run:
@@ -71,18 +70,19 @@ class Run:
         self._lock = threading.Lock()
         self._decoders = [tools.decoder(array.meta) for array in plan.arrays]
         self._owner = plan.chunk_array.tolist()
-        self._first = np.searchsorted(plan.use_chunk, np.arange(len(plan.chunk_array) + 1)).tolist()
-        self._use_output = plan.use_output.tolist()
-        self._use_piece = plan.use_piece.tolist()
+        self._copies = Copies(plan, self.outputs)
+        self._first = self._copies.first
         self._schedule = Schedule(plan, self._decoders, tools.reader)
+        self._fetcher = ChunkFetcher(
+            plan, self._decoders, self._schedule, tools.reader, self.stats, self._lock
+        )
         self._arrange(slot_bytes)
-        self._groups, self._group_done = list(groups or [0] * len(plan.outputs)), group_done
-        self._use_group = [self._groups[number] for number in self._use_output]
-        self._left = [0] * (max(self._groups, default=0) + 1)
-        for group in self._use_group:
-            self._left[group] += 1
-        for number, sampler in self._samplers.items():
-            self._left[self._groups[number]] += len(sampler.output.tile_start)
+        self._group_done = group_done
+        self._groups = OutputGroups(
+            groups or [0] * len(plan.outputs),
+            self._copies.output,
+            {number: sampler.output for number, sampler in self._samplers.items()},
+        )
         self._at = -1
         self._pending = 0
         self._buffer: NDArray[np.uint8] | None = None
@@ -103,43 +103,26 @@ class Run:
     def start(self) -> None:
         """Begin; returns at once."""
         if self._group_done is not None:
-            for group, left in enumerate(self._left.copy()):
-                if left == 0:
-                    self._group_done(self, group)
+            for group in self._groups.empty():
+                self._group_done(self, group)
         self._next_wave()
 
     def _written(self, groups: Sequence[int]) -> None:
         """Count regions of some groups as written."""
         if self._group_done is None or not groups:
             return
-        complete = []
-        with self._lock:
-            for group in groups:
-                self._left[group] -= 1
-                if self._left[group] == 0:
-                    complete.append(group)
-        for group in complete:
+        for group in self._groups.written(groups):
             self._let_go(group)
             self._group_done(self, group)
 
     def _let_go(self, group: int) -> None:
         """Forget the finished outputs of a group, so that their memory can be used again at once."""
-        for number, other in enumerate(self._groups):
+        for number, other in enumerate(self._groups.of_output):
             if other == group:
                 self.outputs[number] = None
         for number, sampler in self._samplers.items():
-            if self._groups[number] == group:
+            if self._groups.of_output[number] == group:
                 sampler.release()
-
-    def _turns(self) -> NDArray[np.int32] | None:
-        """For every chunk the first group that needs it."""
-        if len(self._left) == 1:
-            return None
-        turn = np.full(len(self._owner), len(self._left), np.int32)
-        np.minimum.at(turn, self.plan.use_chunk, np.array(self._use_group, np.int32))
-        for number, sampler in self._samplers.items():
-            np.minimum.at(turn, sampler.output.tile_chunks, np.int32(self._groups[number]))
-        return turn
 
     def run_here(self) -> None:
         """Do everything in this thread: for so little work that handing it over costs more."""
@@ -166,7 +149,9 @@ class Run:
             self._buffer = self._tools.buffers.take(wave.slots * wave.slot_bytes)
             for owner, begin in wave.fills.items():
                 self._held(wave, owner, begin)[...] = self.plan.arrays[owner].meta.fill_value
-        reads = self._schedule.reads(wave.read_chunks, bool(wave.slots), self._turns(), heads=True)
+        reads = self._schedule.reads(
+            wave.read_chunks, bool(wave.slots), self._groups.turns(self.plan), heads=True
+        )
         absent = self._at == 0 and bool((self.plan.chunk_file == ABSENT).any())
         self._pending = 1 + len(wave.read_chunks) + len(wave.tiles) + absent
         for tile in wave.ready:
@@ -198,7 +183,7 @@ class Run:
                 raise Cancelled("cancelled while reading")
             if read.length >= 0 and not self._here:
                 lease.enter(read.length)
-            pieces = self._fetch(read, lease)
+            pieces = self._fetcher.fetch(read, lease)
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the outputs, not to this thread
             for chunk in read.chunks:
                 self._fail(chunk, error)
@@ -208,55 +193,7 @@ class Run:
         for chunk, data in pieces:
             self._submit(self._tools.workers, self._decode, wave, chunk, data, lease)
 
-    def _fetch(self, read: Read, lease: Lease) -> list[tuple[int, _Stored]]:
-        """Read what one read names: (chunk, its bytes)."""
-        uri, file = self.plan.files[read.file]
-        store = self._tools.reader.store(uri)
-        began = perf_counter()
-        decoder = self._decoders[self._owner[read.chunks[0]]]
-        if read.length < 0:
-            data = store.read_optional(file, decoder.check_stored)
-            self._count_read(began, 1, len(data or b""))
-            return [(read.chunks[0], data)]
-        if not read.begins:
-            chunk = read.chunks[0]
-
-            def fetch(at: int, n: int) -> bytes:
-                start = perf_counter()
-                data = store.read_file(file, read.offset + at, n)
-                self._count_read(start, 1, n)
-                return data
-
-            decoder.check_stored(read.length)
-            schedule = self._schedule
-            part = decoder.fetch_part(fetch, read.length, schedule.start[chunk], schedule.stop[chunk])
-            return [(chunk, part)]
-        if len(read.chunks) == 1:
-            decoder.check_stored(int(self.plan.chunk_length[read.chunks[0]]))
-        whole = lease.take(read.length)
-        store.read_file_into(file, read.offset, whole)
-        self._count_read(began, 1, read.length)
-        return [
-            (chunk, whole[begin:end])
-            for chunk, begin, end in zip(read.chunks, read.begins, read.ends, strict=True)
-        ]
-
-    def _rest(self, chunk: int, have: int) -> bytes:
-        """Read what follows the first bytes of a chunk."""
-        uri, file = self.plan.files[self.plan.chunk_file[chunk]]
-        offset, length = int(self.plan.chunk_offset[chunk]), int(self.plan.chunk_length[chunk])
-        began = perf_counter()
-        data = self._tools.reader.store(uri).read_file(file, offset + have, length - have)
-        self._count_read(began, 1, length - have)
-        return data
-
-    def _count_read(self, began: float, reads: int, nbytes: int) -> None:
-        with self._lock:
-            self.stats.read_seconds += perf_counter() - began
-            self.stats.reads += reads
-            self.stats.read_bytes += nbytes
-
-    def _decode(self, wave: Wave, chunk: int, data: _Stored, lease: Lease) -> None:
+    def _decode(self, wave: Wave, chunk: int, data: Stored, lease: Lease) -> None:
         began = perf_counter()
         uses = range(self._first[chunk], self._first[chunk + 1]) if self._at == 0 else range(0)
         try:
@@ -277,12 +214,12 @@ class Run:
 
     def _chunk_done(self, wave: Wave, chunk: int) -> None:
         if self._at == 0:
-            self._written(self._use_group[self._first[chunk] : self._first[chunk + 1]])
+            self._written(self._groups.of_use[self._first[chunk] : self._first[chunk + 1]])
         for tile in wave.chunk_done(chunk):
             self._submit(self._tools.workers, self._sample, wave, tile)
         self._finished(1)
 
-    def _decode_chunk(self, wave: Wave, chunk: int, data: _Stored, uses: range) -> None:
+    def _decode_chunk(self, wave: Wave, chunk: int, data: Stored, uses: range) -> None:
         decoder = self._decoders[self._owner[chunk]]
         if data is None:
             self._fill_chunk(wave, chunk, uses)
@@ -291,7 +228,7 @@ class Run:
             assert not isinstance(data, Part)
             decoder.decode(data, held, self._head(chunk), self._more(chunk, data))
             for use in uses:
-                self._copy(use, held)
+                self._copies.copy(use, held)
         else:
             self._decode_copies(decoder, chunk, data, uses)
 
@@ -304,13 +241,13 @@ class Run:
             elements = decoder.elements(data, stop, self._more(chunk, data))
         else:
             if len(uses) == 1:
-                target = self._target(uses[0])
+                target = self._copies.target(uses[0])
                 if target is not None and decoder.fits(target):
                     decoder.decode(data, target)
                     return
             elements = decoder.elements(data)
         for use in uses:
-            self._copy(use, elements)
+            self._copies.copy(use, elements)
 
     def _head(self, chunk: int) -> int | None:
         """Up to where a chunk is decoded, if only its beginning is."""
@@ -319,41 +256,7 @@ class Run:
 
     def _more(self, chunk: int, data: Buffer) -> Callable[[], bytes] | None:
         """How to read what follows the first bytes of a chunk, if only those were read."""
-        return partial(self._rest, chunk, len(data)) if self._schedule.alone[chunk] else None
-
-    def _target(self, use: int) -> NDArray[Any] | None:
-        """Region that a use writes, if it takes elements in order."""
-        number = self._use_output[use]
-        output, out = self.plan.outputs[number], self.outputs[number]
-        if out is None:
-            return None
-        assert isinstance(output, CopyOutput)
-        pieces = self._use_piece[use]
-        index = []
-        for axis, piece in zip(output.axes, pieces, strict=False):
-            if type(axis.source[piece]) is not slice or type(axis.target[piece]) is not slice:
-                return None
-            index.append(axis.target[piece])
-        region: NDArray[Any] = out[(*index, ...)]  # with an ellipsis a scalar array stays one
-        return region
-
-    def _copy(self, use: int, elements: NDArray[Any]) -> None:
-        """Copy what one use needs of a decoded chunk."""
-        number = self._use_output[use]
-        output, out = self.plan.outputs[number], self.outputs[number]
-        if out is None:  # the output failed for a reason of its own
-            return
-        assert isinstance(output, CopyOutput)
-        pieces = self._use_piece[use]
-        source = tuple(axis.source[piece] for axis, piece in zip(output.axes, pieces, strict=False))
-        target = tuple(axis.target[piece] for axis, piece in zip(output.axes, pieces, strict=False))
-        if all(type(part) is slice for part in source) and all(type(part) is slice for part in target):
-            convert_into(elements[(*source, ...)], out[(*target, ...)])
-            return
-        picked = elements[_open_mesh(source)]
-        held = np.empty(picked.shape, out.dtype)
-        convert_into(picked, held)
-        out[_open_mesh(target)] = held
+        return partial(self._fetcher.rest, chunk, len(data)) if self._schedule.alone[chunk] else None
 
     def _held(self, wave: Wave, owner: int, begin: int) -> NDArray[Any]:
         """View a decoded chunk of an array in the wave's buffer."""
@@ -374,7 +277,7 @@ class Run:
             self._slot(wave, chunk)[...] = meta.fill_value
         fill = np.broadcast_to(np.asarray(meta.fill_value, meta.native_dtype), meta.chunk_shape)
         for use in uses:
-            self._copy(use, fill)
+            self._copies.copy(use, fill)
         with self._lock:
             self.stats.absent_chunks += 1
 
@@ -385,13 +288,13 @@ class Run:
             uses = range(self._first[chunk], self._first[chunk + 1])
             if self._cancelled:
                 self._fail(chunk, Cancelled("cancelled while filling"))
-                self._written(self._use_group[uses.start : uses.stop])
+                self._written(self._groups.of_use[uses.start : uses.stop])
                 continue
             meta = self.plan.arrays[self._owner[chunk]].meta
             fill = np.broadcast_to(np.asarray(meta.fill_value, meta.native_dtype), meta.chunk_shape)
             for use in uses:
-                self._copy(use, fill)
-            self._written(self._use_group[uses.start : uses.stop])
+                self._copies.copy(use, fill)
+            self._written(self._groups.of_use[uses.start : uses.stop])
         with self._lock:
             self.stats.absent_chunks += len(absent)
         self._finished(1)
@@ -411,7 +314,7 @@ class Run:
         with self._lock:
             self.stats.sample_seconds += perf_counter() - began
             self.stats.uses += 1
-        self._written([self._groups[number]])
+        self._written([self._groups.of_output[number]])
         self._finished(1)
 
     def _fail(self, chunk: int, error: Exception) -> None:
@@ -423,7 +326,7 @@ class Run:
                 index = self.plan.chunk_index[chunk, : array.meta.rank].tolist()
                 self.stale.add((array.uri, chunk_key(array, index)))
         for use in range(self._first[chunk], self._first[chunk + 1]):
-            self._set_error(self._use_output[use], error)
+            self._set_error(self._copies.output[use], error)
         for number, sampler in self._samplers.items():
             if (sampler.output.tile_chunks == chunk).any():
                 self._set_error(number, error)
@@ -432,7 +335,3 @@ class Run:
         with self._lock:
             if self.errors[number] is None:
                 self.errors[number] = error
-
-
-def _open_mesh(parts: tuple[slice | NDArray[np.int64], ...]) -> tuple[NDArray[np.int64], ...]:
-    return np.ix_(*[np.arange(p.start, p.stop, p.step or 1) if isinstance(p, slice) else p for p in parts])

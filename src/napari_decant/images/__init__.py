@@ -18,9 +18,10 @@ from napari_decant.images._pyramid import PyramidBuilder, downsample, level_fact
 from napari_decant.images._tiff import TiffImages
 from napari_decant.images._tiff_facts import TiffFacts, tiff_facts
 from napari_decant.images._units import in_micrometers, in_seconds, unit_name
+from napari_decant.images._write_image import ImageToWrite
 from napari_decant.images._write_ometiff import OmeTiffReport, write_ome_tiff
 from napari_decant.images._write_zarr import WriteReport, write_ome_zarr
-from napari_decant.images._write_zarr_plan import ImageToWrite, WritePlan, plan_ome_zarr
+from napari_decant.images._write_zarr_plan import WritePlan, plan_ome_zarr
 from napari_decant.images._zarr import image_from_ngff, misnamed_chunks
 from napari_decant.ngff import Axis, Channel, ImageEntry, LabelInfo
 

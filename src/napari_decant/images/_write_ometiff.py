@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -16,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_decant.errors import BudgetExceeded, DecantError, IntegrityError, UnsupportedOperation, UsageError
-from napari_decant.images._affine import affine_record, recorded_affine
 from napari_decant.images._cache import ChunkCache
 from napari_decant.images._open import open_image
 from napari_decant.images._pyramid import Method, PyramidBuilder
-from napari_decant.images._tiff_facts import ANNOTATION
-from napari_decant.images._units import in_micrometers, in_seconds, unit_name
-from napari_decant.images._write_zarr_plan import ImageToWrite, parse_axes, place_axes, worker_count
+from napari_decant.images._write_image import ImageToWrite, parse_axes
+from napari_decant.images._write_ometiff_meta import ome_metadata
+from napari_decant.images._write_zarr_plan import worker_count
 from napari_decant.images._write_zarr_shard import digest_of
 from napari_decant.images._write_zarr_source import Box, VolumeSource
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
@@ -35,7 +33,6 @@ _TILE: Final = 512
 _MEMORY: Final = 512 << 20
 _SHARES: Final = 4
 _CLASSIC: Final = 3_900_000_000
-_MOST_POSITIONS: Final = 10_000
 _SAFE_COMPRESSION: Final = ("zlib", "zstd", "lzw", "none")
 
 
@@ -230,7 +227,7 @@ class _Writer:
                 self._first(smaller),
                 shape=shape if self.samples == 1 else (*shape, self.samples),
                 subifds=len(smaller),
-                metadata=self._metadata(),
+                metadata=ome_metadata(self.image, self.axes, self.counts, self.samples),
                 **options,
             )
             for (y, x, _), stored in zip(self.shapes[1:], smaller, strict=True):
@@ -274,56 +271,6 @@ class _Writer:
                 tile[: part.shape[0], : part.shape[1]] = part
                 yield tile if self.samples > 1 else tile[..., 0]
 
-    def _metadata(self) -> dict[str, Any]:
-        scale, translation, units = place_axes(self.image, self.axes)
-        found: dict[str, Any] = {"axes": "TCZYXS" if self.samples > 1 else "TCZYX", "Name": self.image.name}
-        positions: dict[str, Any] = {}
-        for role, letter in ((4, "X"), (3, "Y"), (2, "Z")):
-            unit = unit_name(units[role])
-            size = in_micrometers(scale[role], unit) if unit else None
-            if size is None:
-                continue
-            found[f"PhysicalSize{letter}"], found[f"PhysicalSize{letter}Unit"] = size, "µm"
-            begin = in_micrometers(translation[role], unit) if unit else None
-            if begin and self.planes <= _MOST_POSITIONS:
-                positions[f"Position{letter}"] = [begin] * self.planes
-                positions[f"Position{letter}Unit"] = ["µm"] * self.planes
-        step = in_seconds(scale[0], unit_name(units[0]) or "")
-        if step is not None and self.counts[0] > 1:
-            found["TimeIncrement"], found["TimeIncrementUnit"] = step, "s"
-        if positions:
-            found["Plane"] = positions
-        channels = list(self.image.channels)
-        if self.samples == 1 and len(channels) == self.counts[1]:
-            names, colors = [c.label for c in channels], [c.color for c in channels]
-            known: dict[str, Any] = {"Name": names} if all(names) else {}
-            if all(colors):
-                known |= {"Color": [_signed(color) for color in colors if color]}
-            if known:
-                found["Channel"] = known
-        decant = self._recorded(units)
-        if decant:
-            found["CommentAnnotation"] = {"Namespace": ANNOTATION, "Value": json.dumps(decant)}
-        return found
-
-    def _recorded(self, units: Sequence[str | None]) -> dict[str, Any]:
-        """What ``decant`` says, in the units that this file has."""
-        given = self.image.attributes.get("decant")
-        if not isinstance(given, Mapping):
-            return {}
-        decant = dict(given)
-        if self.image.label is not None:
-            decant["labels"] = True
-        record = recorded_affine(decant, list("tczyx"))
-        if record is not None:
-            factors = []
-            for role in record["axes"]:
-                unit = unit_name(units[role])
-                factors.append((in_micrometers(1.0, unit) if unit else None) or 1.0)
-            matrix = record["matrix"] * np.asarray(factors)[:, None]
-            decant["affine"] = affine_record(matrix, ["tczyx"[role] for role in record["axes"]])
-        return decant
-
     def verify(self, path: Path) -> None:
         """Compare every band of the finished file with what was read from the source."""
         try:
@@ -344,9 +291,3 @@ class _Writer:
         except DecantError as error:
             self.cancel.check()
             raise IntegrityError(f"{path} cannot be read back: {error}") from error
-
-
-def _signed(color: str) -> int:
-    """RRGGBB as OME's signed 32-bit RGBA."""
-    number = int(color, 16) << 8 | 0xFF
-    return number - (1 << 32) if number >= 1 << 31 else number

@@ -16,6 +16,7 @@ from napari_decant.errors import UsageError
 from napari_decant.images._cache import ChunkCache
 from napari_decant.images._contrast import full_range, sample_contrast
 from napari_decant.images._lazy import LazyArray, ZarrSource
+from napari_decant.images._write_image import ImageToWrite
 from napari_decant.images._write_zarr_jobs import Job, Reopen, WriteOptions, divide, run_job, run_jobs
 from napari_decant.images._write_zarr_meta import (
     array_document,
@@ -24,13 +25,7 @@ from napari_decant.images._write_zarr_meta import (
     ome_document,
     omero,
 )
-from napari_decant.images._write_zarr_plan import (
-    ImageToWrite,
-    PlannedImage,
-    WritePlan,
-    plan_ome_zarr,
-    worker_count,
-)
+from napari_decant.images._write_zarr_plan import PlannedImage, WritePlan, plan_ome_zarr, worker_count
 from napari_decant.images._write_zarr_stage import Stage
 from napari_decant.ngff import parse_array_meta
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress

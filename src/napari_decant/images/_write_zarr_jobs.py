@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from napari_decant.images._pyramid import Method
+from napari_decant.images._write_image import ImageToWrite, parse_axes
+from napari_decant.images._write_zarr_encode import ImageTarget
 from napari_decant.images._write_zarr_layout import ArrayLayout
-from napari_decant.images._write_zarr_plan import ImageToWrite, PlannedImage, parse_axes
-from napari_decant.images._write_zarr_run import ImageTarget, RegionRun
+from napari_decant.images._write_zarr_plan import PlannedImage
+from napari_decant.images._write_zarr_run import RegionRun
 from napari_decant.images._write_zarr_source import VolumeSource
 from napari_decant.images._write_zarr_stage import Stage
 from napari_decant.images._write_zarr_tile_choice import TileChoice

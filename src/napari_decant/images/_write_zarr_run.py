@@ -1,90 +1,28 @@
-"""The one pass over an image: tiles are read, cut into chunks, encoded, halved and checked."""
+"""The one pass over an image: tiles are read, cut into chunks that go to their shards, and halved."""
 
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import Any
 
-import imagecodecs
-import numcodecs.shuffle
 import numpy as np
 from numpy.typing import NDArray
 
 from napari_decant.engine import ZarrArray
-from napari_decant.images._pyramid import Method, downsample
-from napari_decant.images._write_zarr_layout import ArrayLayout
-from napari_decant.images._write_zarr_shard import OpenFiles, ShardWriter, digest_of
+from napari_decant.images._pyramid import downsample
+from napari_decant.images._write_zarr_encode import ImageTarget, ShardEncoder
 from napari_decant.images._write_zarr_source import Box, VolumeSource
-from napari_decant.images._write_zarr_stage import Stage
 from napari_decant.images._write_zarr_tile_choice import TileChoice
 from napari_decant.images._write_zarr_tiles import Region, Step, TileGrid
-from napari_decant.ngff import ArrayMeta
 from napari_decant.progress import CancelToken
 from napari_decant.stores import FolderStore
 
-__all__ = ["ImageTarget", "RegionRun"]
+__all__ = ["RegionRun"]
 
 _READ_BYTES = 2 << 20  # of one task that reads
-_local = threading.local()
-
-
-@dataclass(frozen=True, eq=False)
-class ImageTarget:
-    """Where and how one image is written.
-
-    Attributes
-    ----------
-    stage : Stage
-    path : str
-        Of the image's group in the store.
-    layout : ArrayLayout
-    metas : tuple of ArrayMeta
-        Of every level.
-    dtype : dtype
-    method : {"mean", "max"}
-    compression : int
-        Level of zstd.
-    shuffle : bool
-    verify : bool
-        Whether every chunk is read back.
-    """
-
-    stage: Stage
-    path: str
-    layout: ArrayLayout
-    metas: tuple[ArrayMeta, ...]
-    dtype: np.dtype[Any]
-    method: Method
-    compression: int
-    shuffle: bool
-    verify: bool
-
-    def array(self, level: int) -> str:
-        """Path of a level's array in the store."""
-        return f"{self.path}/{level}" if self.path else str(level)
-
-
-def _buffer(name: str, nbytes: int) -> NDArray[np.uint8]:
-    """Memory of this thread of at least that size, used again and again."""
-    buffers: dict[str, NDArray[np.uint8]] = _local.__dict__.setdefault("buffers", {})
-    found = buffers.get(name)
-    if found is None or len(found) < nbytes:
-        found = buffers[name] = np.empty(nbytes, np.uint8)
-    return found[:nbytes]
-
-
-def encode(chunk: NDArray[Any], compression: int, shuffle: bool) -> Any:
-    """Compress a contiguous chunk; the result lives until this thread's next one."""
-    flat: Any = chunk.reshape(-1).view(np.uint8)
-    if shuffle and chunk.dtype.itemsize > 1:
-        flat = numcodecs.shuffle.Shuffle(chunk.dtype.itemsize).encode(flat)
-    out: Any = _buffer("encoded", chunk.nbytes + (chunk.nbytes >> 7) + 1024)
-    return imagecodecs.zstd_encode(flat, level=compression, out=out)
 
 
 class RegionRun:
@@ -129,12 +67,6 @@ class RegionRun:
         self.base, self.top, self.done = base, top, done
         self.stored_base = stored_base
         self.workers, self.advance, self.cancel = workers, advance, cancel
-        self.files = OpenFiles()
-        self.shards: dict[tuple[int, tuple[int, ...]], ShardWriter] = {}
-        self._shards_lock = threading.Lock()
-        self._progress_lock = threading.Lock()
-        self._progressed = 0
-        self._checks: deque[Future[None]] = deque()
         self._buffers: dict[tuple[int, int], NDArray[Any]] = {}
         self._busy: dict[tuple[int, int], list[Future[None]]] = {}
         self._parents: dict[int, tuple[int, ...] | None] = {}
@@ -151,17 +83,16 @@ class RegionRun:
             Reading, writing or checking failed.
         """
         self.pool = ThreadPoolExecutor(self.workers, thread_name_prefix="write")
+        self._encoder = ShardEncoder(self.target, self.pool, self.cancel)
         try:
             self._steps()
             for futures in list(self._busy.values()):
                 self._wait(futures)
-            while self._checks:
-                self._wait([self._checks.popleft()])
+            while self._encoder.checks:
+                self._wait([self._encoder.checks.popleft()])
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
-            self.files.close()
-            for shard in self.shards.values():
-                shard.abandon()
+            self._encoder.close()
 
     # Steps in order, with the next tile of the base level read ahead.
 
@@ -223,18 +154,13 @@ class RegionRun:
             futures = list(rest)
             self._report()
         self._report()
-        while self._checks and self._checks[0].done():
-            self._checks.popleft().result()
+        while self._encoder.checks and self._encoder.checks[0].done():
+            self._encoder.checks.popleft().result()
 
     def _report(self) -> None:
-        with self._progress_lock:
-            amount, self._progressed = self._progressed, 0
+        amount = self._encoder.progress()
         if amount:
             self.advance(amount)
-
-    def _count(self, nbytes: int) -> None:
-        with self._progress_lock:
-            self._progressed += nbytes
 
     def _unfinished(self, level: int, box: Region) -> bool:
         done = self.done[level]
@@ -341,7 +267,7 @@ class RegionRun:
         place = tuple(o // c for o, c in zip(first, level.chunk, strict=True))
         shard = tuple(p // n for p, n in zip(place, level.chunks_per_shard, strict=True))
         if step.write and shard not in self.done[step.level]:
-            voxels = self._write(step.level, shard, place, voxels)
+            voxels = self._encoder.write(step.level, shard, place, voxels)
         if parent is not None:
             above, area = parent
             factors = self.layout.factors[step.level]
@@ -350,64 +276,3 @@ class RegionRun:
                 for o, n, f, (lo, _) in zip(first, voxels.shape, factors, area, strict=True)
             )
             downsample(voxels, factors, self.target.method, above[goes])
-
-    def _write(
-        self, number: int, shard: tuple[int, ...], place: tuple[int, ...], voxels: NDArray[Any]
-    ) -> NDArray[Any]:
-        """Encode a chunk and add it to its shard; returns its voxels, now in this thread's own memory."""
-        level = self.layout.levels[number]
-        nbytes = math.prod(level.chunk) * voxels.dtype.itemsize
-        chunk = _buffer("chunk", nbytes).view(voxels.dtype).reshape(level.chunk)
-        if voxels.shape != level.chunk:
-            chunk[...] = 0
-        mine = chunk[tuple(slice(0, n) for n in voxels.shape)]
-        mine[...] = voxels
-        writer = self._shard(number, shard)
-        inner = [p % n for p, n in zip(place, level.chunks_per_shard, strict=True)]
-        position = int(np.ravel_multi_index(inner, level.chunks_per_shard))
-        encoded = encode(chunk, self.target.compression, self.target.shuffle)
-        complete = writer.append(position, encoded, digest_of(chunk))
-        self._count(voxels.nbytes)
-        if complete:
-            self._finish(number, shard, writer)
-        return mine
-
-    def _shard(self, number: int, index: tuple[int, ...]) -> ShardWriter:
-        with self._shards_lock:
-            writer = self.shards.get((number, index))
-            if writer is None:
-                level, meta = self.layout.levels[number], self.target.metas[number]
-                count = math.prod(
-                    min(p, g - i * p)
-                    for i, p, g in zip(index, level.chunks_per_shard, level.chunk_grid, strict=True)
-                )
-                name = self.target.array(number)
-                writer = self.shards[(number, index)] = ShardWriter(
-                    self.target.stage.shard_path(name, meta, index),
-                    self.target.stage.seal_path(name, meta, index),
-                    meta,
-                    count,
-                    self.files,
-                )
-            return writer
-
-    def _finish(self, number: int, index: tuple[int, ...], writer: ShardWriter) -> None:
-        writer.finish()
-        with self._shards_lock:
-            del self.shards[(number, index)]
-        if not self.target.verify:
-            return
-        level = self.layout.levels[number]
-        clipped = math.prod(
-            min(s, n - i * s) for i, s, n in zip(index, level.shard, level.shape, strict=True)
-        )
-        parts = writer.parts()
-        share = clipped * self.target.dtype.itemsize // len(parts)
-        rest = clipped * self.target.dtype.itemsize - share * len(parts)
-        for i, part in enumerate(parts):
-            self._checks.append(self.pool.submit(self._check, writer, part, share + (rest if i == 0 else 0)))
-
-    def _check(self, writer: ShardWriter, part: NDArray[np.int64], nbytes: int) -> None:
-        self.cancel.check()
-        writer.verify(part)
-        self._count(nbytes)

@@ -15,13 +15,21 @@ import numpy as np
 
 from napari_decant.errors import FormatError, MissingKey, UnsafeInput, UnsupportedOperation
 from napari_decant.ngff._zarr_codecs import Codec, parse_v2_codecs, parse_v3_codecs
+from napari_decant.ngff._zarr_fields import (
+    attributes_of,
+    dimension_names_of,
+    extents,
+    fill_value_of,
+    key_encoding,
+    named_config,
+    number_type,
+    separator_of,
+)
 from napari_decant.ngff._zarr_json import load_json, take
 from napari_decant.stores._base import Store
 
 __all__ = ["ArrayMeta", "load_array_meta", "parse_array_meta"]
 
-MAX_RANK: Final = 32
-MAX_EXTENT: Final = 2**52 - 1  # so that half-voxel centres stay representable in float64
 MAX_CHUNK_BYTES: Final = 2**32
 MAX_SHARD_CHUNKS: Final = 2**22
 MAX_ARRAY_JSON: Final = 16 << 20
@@ -199,46 +207,15 @@ def parse_array_meta(
     return meta
 
 
-def _extents(value: object, what: str, where: str, least: int, rank: int | None = None) -> tuple[int, ...]:
-    if not isinstance(value, list) or any(type(n) is not int for n in value):
-        raise FormatError(f"{where} gives the {what} {str(value)[:80]}; a list of integers belongs there")
-    if len(value) > MAX_RANK:
-        raise UnsafeInput(f"{where} has {len(value)} axes; above {MAX_RANK} none is read")
-    if rank is not None and len(value) != rank:
-        raise FormatError(f"{where} has a {what} of {len(value)} axes for a shape of {rank}")
-    if any(n < least for n in value):
-        raise FormatError(f"{where} gives the {what} {value}; the least extent is {least}")
-    if any(n > MAX_EXTENT for n in value):
-        raise UnsafeInput(f"{where} gives the {what} {value}; extents of 2**52 and more are not read")
-    return tuple(value)
-
-
-def _number_type(text: object, where: str) -> np.dtype[Any]:
-    if isinstance(text, str):
-        try:
-            dtype = np.dtype(text)
-        except (TypeError, ValueError, SyntaxError):
-            raise FormatError(f"{where} has the unknown data type {text[:40]!r}") from None
-        if dtype.kind in "biufc" and dtype.itemsize <= 16 and dtype.subdtype is None:
-            return dtype
-        if dtype.hasobject:
-            raise UnsafeInput(
-                f"{where} holds Python objects (data type {text!r}), which could run code; it is not read"
-            )
-    raise UnsupportedOperation(
-        f"{where} has the data type {str(text)[:60]!r}; only arrays of numbers are read"
-    )
-
-
 def _parse_v2(obj: dict[str, Any], where: str) -> ArrayMeta:
-    shape = _extents(take(obj, "shape", where), "shape", where, 0)
-    chunks = _extents(take(obj, "chunks", where), "chunk shape", where, 1, len(shape))
+    shape = extents(take(obj, "shape", where), "shape", where, 0)
+    chunks = extents(take(obj, "chunks", where), "chunk shape", where, 1, len(shape))
     filters = take(obj, "filters", where, None)
     if isinstance(filters, list) and any(isinstance(f, dict) and f.get("id") in _TEXT for f in filters):
         raise UnsupportedOperation(
             f"{where} holds text or rows of unequal length; only arrays of numbers are read"
         )
-    dtype = _number_type(take(obj, "dtype", where), where)
+    dtype = number_type(take(obj, "dtype", where), where)
     order = take(obj, "order", where, "C")
     if order not in ("C", "F"):
         raise FormatError(f"{where} has the order {order!r}; C or F belongs there")
@@ -255,17 +232,11 @@ def _parse_v2(obj: dict[str, Any], where: str) -> ArrayMeta:
         chunk_shape=chunks,
         shard_shape=None,
         dtype=dtype,
-        fill_value=_fill(take(obj, "fill_value", where, None), dtype, where),
+        fill_value=fill_value_of(take(obj, "fill_value", where, None), dtype, where),
         codecs=codecs,
         order=order,
-        separator=_separator(take(obj, "dimension_separator", where, "."), where),
+        separator=separator_of(take(obj, "dimension_separator", where, "."), where),
     )
-
-
-def _separator(value: object, where: str) -> str:
-    if value not in (".", "/"):
-        raise FormatError(f"{where} separates chunk indices by {value!r}; '.' or '/' belongs there")
-    return str(value)
 
 
 def _parse_v3(obj: dict[str, Any], where: str) -> ArrayMeta:
@@ -286,7 +257,7 @@ def _parse_v3(obj: dict[str, Any], where: str) -> ArrayMeta:
             raise UnsupportedOperation(f"{where} has the extension {key!r}, which a reader must understand")
     if take(obj, "storage_transformers", where, None):
         raise UnsupportedOperation(f"{where} uses storage transformers, which are not read")
-    shape = _extents(take(obj, "shape", where), "shape", where, 0)
+    shape = extents(take(obj, "shape", where), "shape", where, 0)
     rank = len(shape)
     name = take(obj, "data_type", where)
     if isinstance(name, dict) and not name.get("configuration"):  # the long spelling of a plain name
@@ -296,110 +267,31 @@ def _parse_v3(obj: dict[str, Any], where: str) -> ArrayMeta:
             f"{where} has the data type {str(name)[:60]!r}; only arrays of numbers are read"
         )
     dtype = np.dtype(name)
-    outer = _extents(
-        _config(obj, "chunk_grid", "regular", "chunk_shape", where), "chunk shape", where, 1, rank
+    outer = extents(
+        named_config(obj, "chunk_grid", "regular", "chunk_shape", where), "chunk shape", where, 1, rank
     )
     codecs, sharding = parse_v3_codecs(take(obj, "codecs", where), dtype, rank, where)
     chunk, shard = outer, None
     if sharding is not None:
-        chunk, shard = _extents(list(sharding.chunk_shape), "inner chunk shape", where, 1, rank), outer
+        chunk, shard = extents(list(sharding.chunk_shape), "inner chunk shape", where, 1, rank), outer
         codecs = sharding.codecs
         if any(s % c for s, c in zip(shard, chunk, strict=True)):
             raise FormatError(f"{where}: the shard {shard} is no multiple of the chunk {chunk} inside")
     endian = next(codec.config["endian"] for codec in codecs if codec.name == "bytes")
     dtype = dtype.newbyteorder(">" if endian == "big" else "<")
-    encoding, separator = _key_encoding(obj, where)
+    encoding, separator = key_encoding(obj, where)
     return ArrayMeta(
         shape=shape,
         chunk_shape=chunk,
         shard_shape=shard,
         dtype=dtype,
-        fill_value=_fill(take(obj, "fill_value", where), dtype, where),
+        fill_value=fill_value_of(take(obj, "fill_value", where), dtype, where),
         codecs=codecs,
         index_codecs=sharding.index_codecs if sharding else (),
         index_location=sharding.index_location if sharding else "end",
         key_encoding=encoding,
         separator=separator,
-        dimension_names=_dimension_names(take(obj, "dimension_names", where, None), rank, where),
+        dimension_names=dimension_names_of(take(obj, "dimension_names", where, None), rank, where),
         zarr_format=3,
-        attributes=_attributes(take(obj, "attributes", where, None), where),
+        attributes=attributes_of(take(obj, "attributes", where, None), where),
     )
-
-
-def _config(obj: dict[str, Any], key: str, name: str, entry: str, where: str) -> Any:
-    value = take(obj, key, where)
-    if not isinstance(value, dict) or not isinstance(take(value, "configuration", where, {}), dict):
-        raise FormatError(f"{where} has a {key} that is no object with a name and a configuration")
-    if take(value, "name", where) != name:
-        raise UnsupportedOperation(f"{where} has the {key} {value['name']!r}; only {name!r} is read")
-    return take(value["configuration"], entry, where) if "configuration" in value else None
-
-
-def _key_encoding(obj: dict[str, Any], where: str) -> tuple[str, str]:
-    value = take(obj, "chunk_key_encoding", where)
-    value = {"name": value} if isinstance(value, str) else value
-    if not isinstance(value, dict) or not isinstance(take(value, "configuration", where, {}), dict):
-        raise FormatError(f"{where} has a chunk_key_encoding that is no object with a name")
-    name = take(value, "name", where)
-    if name not in ("default", "v2"):
-        raise UnsupportedOperation(f"{where} has the chunk_key_encoding {name!r}; default and v2 are read")
-    config = value.get("configuration", {})
-    return name, _separator(take(config, "separator", where, "/" if name == "default" else "."), where)
-
-
-def _dimension_names(value: object, rank: int, where: str) -> tuple[str | None, ...] | None:
-    if value is None:
-        return None
-    if (
-        not isinstance(value, list)
-        or len(value) != rank
-        or not all(name is None or isinstance(name, str) for name in value)
-    ):
-        raise FormatError(
-            f"{where} has dimension_names {str(value)[:80]}; {rank} names or nulls belong there"
-        )
-    return tuple(value)
-
-
-def _attributes(value: object, where: str) -> dict[str, Any]:
-    if value is not None and not isinstance(value, dict):
-        raise FormatError(f"{where} has attributes that are no object")
-    return value or {}
-
-
-def _fill(value: object, dtype: np.dtype[Any], where: str) -> Any:
-    native = dtype.newbyteorder("=")
-    if value is None:
-        return native.type(0)
-    try:
-        if dtype.kind == "c":
-            pair = value if isinstance(value, list) and len(value) == 2 else [value, 0.0]
-            half = np.dtype(f"f{dtype.itemsize // 2}")
-            return native.type(complex(_fill_float(pair[0], half), _fill_float(pair[1], half)))
-        if dtype.kind == "f":
-            return native.type(_fill_float(value, native))
-        if dtype.kind == "b" and (isinstance(value, bool) or value in (0, 1)):
-            return native.type(bool(value))
-        if isinstance(value, float) and value.is_integer():  # some writers give 0.0 for integers
-            value = int(value)
-        if dtype.kind in "iu" and isinstance(value, str) and len(value) <= 24:  # and some "0"
-            value = int(value)
-        if dtype.kind in "iu" and isinstance(value, int):
-            low, high = np.iinfo(native).min, np.iinfo(native).max
-            if low <= value <= high:
-                return native.type(value)
-    except (ValueError, TypeError, OverflowError):
-        pass
-    raise FormatError(f"{where} has the fill_value {str(value)[:60]!r}, which is no {native.name}")
-
-
-def _fill_float(value: object, native: np.dtype[Any]) -> float:
-    if isinstance(value, str):
-        if value in ("NaN", "Infinity", "-Infinity"):
-            return float(value)
-        if value.startswith("0x") and len(value) == 2 + 2 * native.itemsize:
-            return float(np.frombuffer(bytes.fromhex(value[2:]), native.newbyteorder(">"))[0])
-        raise ValueError(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(value)
-    return float(value)

@@ -10,7 +10,8 @@ from napari_decant.stores._reader import FileMetadataReader, MetadataBudget
 from napari_decant.stores._remote import RemoteFile, RemoteStore
 from napari_decant.stores._roots import ZARR_METADATA, find_roots
 from napari_decant.stores._zip import ZipStore
-from napari_decant.stores._zip_directory import ZipDirectory, ZipEntry, ZipLimits, read_zip_directory
+from napari_decant.stores._zip_directory import ZipDirectory, ZipEntry, ZipLimits
+from napari_decant.stores._zip_read import read_zip_directory
 from napari_decant.stores._zip_salvage import SalvagedEntry, salvage_directory, salvage_entries
 
 __all__ = [

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import threading
-import zlib
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -25,16 +22,15 @@ from napari_decant.stores._zip_directory import (
     ZipDirectory,
     ZipEntry,
     ZipLimits,
-    read_zip_directory,
 )
-from napari_decant.stores._zip_headers import check_headers
+from napari_decant.stores._zip_headers import check_headers, compare_header
+from napari_decant.stores._zip_inflate import InflatedEntries, inflate
+from napari_decant.stores._zip_read import read_zip_directory
 
 __all__ = ["ZipStore"]
 
-_LOCAL = struct.Struct("<4s5H3L2H")
 _WHOLE = "zip"  # the file name of extents that lie in the archive itself
 _ENTRY = "entry:"
-_INFLATED_CACHE_BYTES = 64 << 20
 _METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd"}
 
 
@@ -98,10 +94,8 @@ class ZipStore(Store):
         self._method: list[int] = found.method.tolist()
         self._flags: list[int] = found.flags.tolist()
         self._data_offset: list[int] = [-1] * len(found)
-        self._lock = (
-            threading.Lock()
-        )  # guards the inflated cache and the sorted names, never held while reading
-        self._inflated: OrderedDict[int, bytes] = OrderedDict()
+        self._inflated = InflatedEntries()
+        self._lock = threading.Lock()  # guards the sorted names
         self._sorted: list[str] | None = None
         self._closed = False
 
@@ -220,8 +214,11 @@ class ZipStore(Store):
             for index, fault in faults:
                 yield self.entries.names[index], self._damaged(index, fault)
 
+    def _damaged_entry(self, index: int) -> str:
+        return f"{self.uri} is damaged: entry {self.entries.names[index][:80]!r}"
+
     def _damaged(self, index: int, what: str) -> str:
-        return f"{self.uri} is damaged: entry {self.entries.names[index][:80]!r} {what}"
+        return f"{self._damaged_entry(index)} {what}"
 
     def _check_method(self, index: int) -> None:
         directory = self.entries
@@ -238,25 +235,12 @@ class ZipStore(Store):
             )
 
     def _read_local_header(self, index: int, header: int, raw: bytes) -> int:
-        directory = self.entries
         block = self._read(header, LOCAL_HEADER_SIZE + len(raw))
-        signature, _, flags, method, _, _, crc, compressed, size, name, extra = _LOCAL.unpack_from(block)
-        if signature != b"PK\3\4":
-            raise FormatError(self._damaged(index, f"has no header at {header:,}"))
-        if name != len(raw) or block[LOCAL_HEADER_SIZE:] != raw:
-            raise FormatError(self._damaged(index, "has another name in its own header"))
-        if method != self._method[index] or (flags ^ self._flags[index]) & FLAG_ENCRYPTED:
-            raise FormatError(self._damaged(index, "has another method in its own header"))
-        if not flags & FLAG_DESCRIPTOR:
-            told = (compressed, size, crc)
-            meant = (self._compressed[index], self._size[index], int(directory.crc[index]))
-            for own, listed in zip(told, meant, strict=True):
-                # A full 32-bit field means that the number stands in the ZIP64 extra field.
-                if own not in (listed, 0xFFFFFFFF):
-                    raise FormatError(
-                        self._damaged(index, "has other sizes or another CRC in its own header")
-                    )
-        return int(header + LOCAL_HEADER_SIZE + name + extra)
+        sizes = self._compressed[index], self._size[index], self._crc[index]
+        start, fault = compare_header(block, header, raw, self._method[index], self._flags[index], sizes)
+        if fault is not None:
+            raise FormatError(self._damaged(index, fault))
+        return start
 
     def _read(self, offset: int, length: int) -> bytes:
         self._check_open()
@@ -300,11 +284,9 @@ class ZipStore(Store):
         index = self._index(key) if file.startswith(_ENTRY) else None
         if index is None:
             raise MissingKey(f"{self.uri} has no entry {key!r}")
-        with self._lock:
-            data = self._inflated.get(index)
-            if data is not None:
-                self._inflated.move_to_end(index)
-                return data
+        data = self._inflated.get(index)
+        if data is not None:
+            return data
         size, compressed = self._size[index], self._compressed[index]
         if size > self._limits.max_inflated_bytes:
             raise UnsafeInput(
@@ -312,20 +294,8 @@ class ZipStore(Store):
                 f" {self._limits.max_inflated_bytes:,} are not inflated: unpack the file and open the folder"
             )
         stream = self._read(self.data_offset(index), compressed)
-        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-        try:
-            data = inflater.decompress(stream, size + 1)
-        except zlib.error as error:
-            raise FormatError(self._damaged(index, f"does not inflate ({error})")) from error
-        if len(data) != size:
-            found = f"more than the {size:,}" if len(data) > size else f"{len(data):,} instead of {size:,}"
-            raise FormatError(self._damaged(index, f"inflates to {found} bytes that it declares"))
-        if zlib.crc32(data) != int(self.entries.crc[index]):
-            raise FormatError(self._damaged(index, "does not match its CRC"))
-        with self._lock:
-            self._inflated[index] = data
-            while sum(map(len, self._inflated.values())) > _INFLATED_CACHE_BYTES:
-                self._inflated.popitem(last=False)
+        data = inflate(stream, size, self._crc[index], self._damaged_entry(index))
+        self._inflated.put(index, data)
         return data
 
     def _names(self) -> list[str]:
@@ -365,5 +335,4 @@ class ZipStore(Store):
         """See `Store.close`."""
         self._closed = True
         self._file.close()
-        with self._lock:
-            self._inflated.clear()
+        self._inflated.clear()

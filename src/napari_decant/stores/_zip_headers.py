@@ -1,7 +1,8 @@
-"""Compare the local headers of a zip file with its directory, all of them, in columns."""
+"""Compare the local headers of a zip file with its directory: one, or all of them in columns."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -16,8 +17,9 @@ from napari_decant.stores._zip_directory import (
     ZipDirectory,
 )
 
-__all__ = ["check_headers"]
+__all__ = ["check_headers", "compare_header"]
 
+_LOCAL_FIELDS = struct.Struct("<4s5H3L2H")
 _LOCAL = np.dtype(
     [
         ("signature", "<u4"), ("needed", "<u2"), ("flags", "<u2"), ("method", "<u2"), ("time", "<u4"),
@@ -27,6 +29,46 @@ _LOCAL = np.dtype(
 _SIGNATURE = 0x04034B50
 _FULL = 0xFFFFFFFF  # the number stands in the ZIP64 extra field
 _TOGETHER = 4096
+
+
+def compare_header(
+    block: bytes, at: int, raw_name: bytes, method: int, flags: int, sizes: tuple[int, int, int]
+) -> tuple[int, str | None]:
+    """Compare one local header with what the directory says.
+
+    Parameters
+    ----------
+    block : bytes
+        The header with as many bytes behind it as the name has.
+    at : int
+        Where it lies in the file.
+    raw_name, method, flags
+        As the directory has them.
+    sizes : tuple of int
+        Compressed size, size and CRC-32 as the directory has them.
+
+    Returns
+    -------
+    start : int
+        Where the data begin.
+    fault : str or None
+        What is wrong, if anything is; then ``start`` means nothing.
+    """
+    signature, _, own_flags, own_method, _, _, crc, compressed, size, name, extra = _LOCAL_FIELDS.unpack_from(
+        block
+    )
+    start = at + LOCAL_HEADER_SIZE + name + extra
+    if signature != b"PK\3\4":
+        return start, f"has no header at {at:,}"
+    if name != len(raw_name) or block[LOCAL_HEADER_SIZE:] != raw_name:
+        return start, "has another name in its own header"
+    if own_method != method or (own_flags ^ flags) & FLAG_ENCRYPTED:
+        return start, "has another method in its own header"
+    if not own_flags & FLAG_DESCRIPTOR:
+        for own, listed in zip((compressed, size, crc), sizes, strict=True):
+            if own not in (listed, _FULL):
+                return start, "has other sizes or another CRC in its own header"
+    return start, None
 
 
 def check_headers(

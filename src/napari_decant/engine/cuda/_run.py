@@ -190,7 +190,7 @@ class CudaRun(Run):
             self.stats.sample_seconds += perf_counter() - began
         self.finished = True
         if self._group_done is not None:
-            for group in range(max(self._groups, default=0) + 1):
+            for group in range(self._groups.count):
                 self._group_done(self, group)
         self._done(self)
 

@@ -13,9 +13,9 @@ import numpy as np
 from napari_decant import __version__
 from napari_decant.errors import UsageError
 from napari_decant.images._affine import Placement, affine_record
+from napari_decant.images._write_image import ImageToWrite
 from napari_decant.images._write_ometiff import write_ome_tiff
 from napari_decant.images._write_zarr import write_ome_zarr
-from napari_decant.images._write_zarr_plan import ImageToWrite
 from napari_decant.images._write_zarr_source import map_axes
 from napari_decant.images.crop._array import CropArray
 from napari_decant.images.crop._saved import SavedQuery
