@@ -252,7 +252,7 @@ def test_an_address_is_checked_as_it_stands(qtbot, panel: CheckPanel, click, tmp
         qapp.clipboard().setMimeData(data)
         qtbot.keyClick(panel, Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
         assert [row.name for row in rows(panel)] == ["a.zarr", "none.zarr"]
-        qtbot.waitUntil(panel.footer.main.isEnabled, timeout=5_000)
+        qtbot.waitUntil(panel.footer.main.isEnabled, timeout=20_000)
         click(panel.footer.main)
         settled(qtbot, panel, timeout=60_000)
     good, none = rows(panel)

@@ -37,7 +37,7 @@ def dialog(qtbot, window, drop, click, tiffs: Path) -> DeleteDialog:
     settled(qtbot, window.pack)
     click(button(window.pack, "Delete originals"))
     (made,) = window.pack.findChildren(DeleteDialog)
-    qtbot.waitUntil(made.isVisible)
+    qtbot.waitUntil(made.isVisible, timeout=20_000)
     return made
 
 
@@ -117,7 +117,7 @@ def test_the_dialog_is_offered_at_the_end_if_asked_for(qtbot, window, drop, clic
     settled(qtbot, window.pack)
     click(window.pack.footer.main)
     settled(qtbot, window.pack)
-    qtbot.waitUntil(lambda: bool(window.pack.findChildren(DeleteDialog)), timeout=5_000)
+    qtbot.waitUntil(lambda: bool(window.pack.findChildren(DeleteDialog)), timeout=20_000)
     (made,) = window.pack.findChildren(DeleteDialog)
     assert not made.go.isEnabled()
     assert len(list(tiffs.glob("*.tif"))) == 3

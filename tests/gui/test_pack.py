@@ -355,7 +355,7 @@ def test_closing_in_mid_job_asks_and_then_stops_cleanly(
     window.close()
     assert window.isVisible()
     click(button(window.question, "Keep working"))
-    qtbot.waitUntil(lambda: window.question is None)
+    qtbot.waitUntil(lambda: window.question is None, timeout=20_000)
     assert window.isVisible()
     assert window.desk.runner.busy
 

@@ -77,7 +77,7 @@ def test_c02_an_archive_cut_short_says_so_at_once_and_gives_back_what_is_left(
     drop(window.verify, packed)
     settled(qtbot, window.verify)
     click(window.verify.footer.main)
-    settled(qtbot, window.verify, timeout=5_000)
+    settled(qtbot, window.verify, timeout=20_000)
     (row,) = rows(window.verify)
     assert row.state == "incomplete"
     assert "--salvage" not in window.verify.report(row)

@@ -57,6 +57,34 @@ def test_the_folder_is_asked_for_and_everything_comes_back(
     assert "equal to the original to the last byte" in window.restore.card.title.text()
 
 
+def test_dialogs_for_folders_start_where_the_archives_lie(
+    qtbot, window, drop, click, series, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, packed = series
+    asked: list[str] = []
+
+    def ask(parent, title, folder="", *more) -> str:
+        asked.append(folder)
+        return ""
+
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", staticmethod(ask))
+    window.tabs[2].click()
+    window.restore.pick_folder()
+    open_archive(qtbot, window, drop, packed)
+    click(window.restore.footer.main)
+    window.restore.pick_folder()
+    assert asked == ["", str(packed.parent), str(packed.parent)]
+
+
+def test_the_form_says_what_no_threads_are(qtbot, window) -> None:
+    for panel in (window.pack, window.verify, window.restore):
+        panel.form.open()
+        workers = panel.form.widgets["workers"]
+        assert workers.label.endswith("(0: one a core)")
+        assert workers.native.accessibleName() == workers.label
+        assert workers.value == window.desk.settings.workers == 0
+
+
 def test_single_members_are_chosen_by_their_boxes(qtbot, window, drop, click, series, tmp_path: Path) -> None:
     folder, packed = series
     window.desk.settings.restore_folder = str(tmp_path / "back")

@@ -52,7 +52,7 @@ def test_a_quick_look_is_never_green_and_says_what_it_did_not_do(
     settled(qtbot, window.verify)
     window.verify.form.open()
     window.verify.form.widgets["quick"].native.click()
-    qtbot.waitUntil(lambda: window.verify.footer.main.text() == "Check 2 archives quickly")
+    qtbot.waitUntil(lambda: window.verify.footer.main.text() == "Check 2 archives quickly", timeout=20_000)
     click(window.verify.footer.main)
     settled(qtbot, window.verify)
     assert set(states(window.verify).values()) == {"complete, not read"}

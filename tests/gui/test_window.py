@@ -139,12 +139,12 @@ def test_a_single_column_is_enough(qtbot, filled: Window) -> None:
 
     for tab, panel in zip(filled.tabs, filled.panels, strict=True):
         tab.click()
-        qtbot.waitUntil(fits, timeout=5_000)
+        qtbot.waitUntil(fits, timeout=20_000)
         assert panel.minimumSizeHint().width() <= 330, panel.TITLE
     assert filled.pack.table.isColumnHidden(1)
     filled.resize(1024, 640)
     filled.tabs[0].click()
-    qtbot.waitUntil(lambda: not filled.pack.table.isColumnHidden(1), timeout=5_000)
+    qtbot.waitUntil(lambda: not filled.pack.table.isColumnHidden(1), timeout=20_000)
 
 
 def test_every_control_has_a_tooltip(qtbot, filled: Window) -> None:

@@ -35,7 +35,7 @@ def dock(viewer, qtbot) -> Iterator[Callable[[str], Any]]:
 
     def do(key: str) -> Any:
         _, widget = viewer.window.add_plugin_dock_widget("napari-decant", TITLES[key])
-        qtbot.waitUntil(widget.isVisible, timeout=5_000)
+        qtbot.waitUntil(widget.isVisible, timeout=20_000)
         return widget
 
     yield do

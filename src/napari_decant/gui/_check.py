@@ -241,7 +241,7 @@ class CheckPanel(JobPanel):
 
     def save(self, results: Sequence[Checked]) -> None:
         """Ask for a folder and write reports there."""
-        name = QFileDialog.getExistingDirectory(self, "Folder for the reports")
+        name = QFileDialog.getExistingDirectory(self, "Folder for the reports", self.place())
         if not name:
             return
 

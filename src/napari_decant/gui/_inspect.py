@@ -187,6 +187,10 @@ class InspectPanel(Intake):
             self.show_inspection(job.result)
         self.refresh()
 
+    def place(self) -> str:
+        """See `Intake.place`: beside what is shown."""
+        return str(self.shown.path.parent) if self.shown is not None else ""
+
     def leave(self) -> None:
         """Stop looking: the panel goes."""
         if self._job is not None:

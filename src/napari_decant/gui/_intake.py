@@ -107,15 +107,19 @@ class Intake(QWidget):
 
     # --- files in ---
 
+    def place(self) -> str:
+        """The folder where dialogs start: that of the files in the panel, or the dialogs' last one."""
+        return ""
+
     def pick_files(self) -> None:
         """Let the user choose files."""
-        names, _ = QFileDialog.getOpenFileNames(self, self.DROP[0], "", self.FILTER)
+        names, _ = QFileDialog.getOpenFileNames(self, self.DROP[0], self.place(), self.FILTER)
         if names:
             self.add([Path(name) for name in names])
 
     def pick_folder(self) -> None:
         """Let the user choose a folder."""
-        name = QFileDialog.getExistingDirectory(self, "Choose a folder")
+        name = QFileDialog.getExistingDirectory(self, "Choose a folder", self.place())
         if name:
             self.add([Path(name)])
 

@@ -61,6 +61,11 @@ class Listing(Looking):
     def cancel_rows(self, rows: Iterable[Row]) -> None:
         """Stop the work on some rows."""
 
+    def place(self) -> str:
+        """See `Intake.place`: beside what was added last."""
+        paths = (row.path for row in reversed(self.rows.root.children) if row.path is not None)
+        return next((str(path.parent) for path in paths), "")
+
     def refresh_soon(self) -> None:
         """Refresh a moment later, once for many changes."""
         if not self._soon.isActive():

@@ -92,7 +92,8 @@ class _Area(QScrollArea):
 
 def threads_field(of: str) -> Field:
     """How many threads work on one thing, such as ``"a file"``."""
-    return Field("workers", "SpinBox", f"Threads {of}", "0: one for each core", {"min": 0, "max": 256})
+    label = f"Threads {of} (0: one a core)"
+    return Field("workers", "SpinBox", label, "How many work on it at once", {"min": 0, "max": 256})
 
 
 class Options(QWidget):

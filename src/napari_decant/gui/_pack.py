@@ -319,7 +319,7 @@ class PackPanel(PlanningPanel):
         return Summary(ending, actions)
 
     def _save_report(self, rows: Sequence[BatchRow], seconds: float) -> None:
-        name = QFileDialog.getExistingDirectory(self, "Folder for report.json and SHA256SUMS")
+        name = QFileDialog.getExistingDirectory(self, "Folder for report.json and SHA256SUMS", self.place())
         if not name:
             return
         arguments = {"rows": list(rows), "seconds": seconds, "folder": Path(name)}

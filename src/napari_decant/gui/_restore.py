@@ -176,7 +176,7 @@ class RestorePanel(JobPanel):
     def start(self) -> None:
         """See `JobPanel.start`."""
         if self.folder is None:
-            name = QFileDialog.getExistingDirectory(self, "Restore to folder")
+            name = QFileDialog.getExistingDirectory(self, "Restore to folder", self.place())
             if not name:
                 return
             self.desk.settings.restore_folder = name

@@ -9,9 +9,10 @@ from qtpy.QtCore import QModelIndex, QPoint, QSize, Qt, Signal
 from qtpy.QtGui import QKeySequence, QPainter
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
+from napari_decant.gui._delegate import RowDelegate
 from napari_decant.gui._row import Row
 from napari_decant.gui._theme import Look
-from napari_decant.gui._tree import ROW, RowDelegate, RowModel
+from napari_decant.gui._tree import ROW, RowModel
 
 __all__ = ["Table"]
 
