@@ -20,13 +20,13 @@ from napari_decant.images._affine import affine_record, recorded_affine
 from napari_decant.images._cache import ChunkCache
 from napari_decant.images._open import open_image
 from napari_decant.images._pyramid import Method, PyramidBuilder
-from napari_decant.images._tiff_facts import ANNOTATION
-from napari_decant.images._units import in_micrometers, in_seconds, unit_name
 from napari_decant.images._write_zarr_plan import ImageToWrite, parse_axes, place_axes, worker_count
 from napari_decant.images._write_zarr_shard import digest_of
 from napari_decant.images._write_zarr_source import Box, VolumeSource
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.stores._atomic import AtomicFile, storage_error
+from napari_decant.tiff._units import in_micrometers, in_seconds, unit_name
+from napari_decant.tiff.dialects import ANNOTATION
 
 __all__ = ["OmeTiffReport", "write_ome_tiff"]
 
