@@ -15,7 +15,7 @@ from tests.support.metatiff import ascii_tag, numbers_tag, planes_of, write_meta
 from tests.test_axes_dialects import index_map, mm_head, ome, pixels_element
 
 from napari_decant.archive import open_original, pack
-from napari_decant.archive.dialects import micrometers, seconds
+from napari_decant.tiff.dialects import micrometers, seconds
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ from math import prod
 
 import numpy as np
 
-__all__ = ["Arrangement", "Axes", "Places", "arrange", "axis_type", "canonical_permutation", "flat_axes"]
+from napari_decant.tiff._places import UNKNOWN, Places
+
+__all__ = ["Arrangement", "Axes", "arrange", "axis_type", "canonical_permutation", "flat_axes"]
 
 _RANK = {"time": 0, "space": 2}
 _MAX_LEADING = 3  # with y and x, an image of OME-Zarr 0.4 has at most 5 axes
 _SPATIAL = frozenset("zyx")
 _TAKEN = frozenset("xy")
-_UNKNOWN = "q"
 _MAX_GRID = 1 << 22  # larger grids are not searched for the places that are empty
 _MAX_ABSENT = 1000
 _NAMED_ABSENT = 6
@@ -76,51 +77,6 @@ class Axes:
 def flat_axes(planes: int, true_axes: Sequence[tuple[str, int]] = ()) -> Axes:
     """One z axis: what remains when nothing more is known."""
     return Axes(("z",), (planes,), tuple(true_axes))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """Where a file's metadata puts its planes.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Axes, slowest first as the metadata has them: ``t``, ``c``, ``z``, ``p`` (position), ``q``
-        (unknown), or a custom name.
-    extents : tuple of int
-        Their declared extents.
-    index : numpy.ndarray of int64
-        Shape (planes, axes): the place of each listed plane.
-    declared : int, optional
-        How many planes the metadata promises for this file, 0 if it promises nothing; by default the
-        whole grid.
-    known : numpy.ndarray of bool, optional
-        Shape (planes,): which planes have a place; by default all.
-    holder : str
-        What holds the planes, for notes.
-    """
-
-    names: tuple[str, ...]
-    extents: tuple[int, ...]
-    index: np.ndarray
-    declared: int | None = None
-    known: np.ndarray | None = None
-    holder: str = "this file"
-
-    @classmethod
-    def grid(cls, names: Sequence[str], extents: Sequence[int], planes: int) -> Places:
-        """Planes that fill a grid one after the other, as far as they reach.
-
-        Planes beyond it repeat it along one more axis of unknown meaning.
-        """
-        if planes > prod(extents):
-            names, extents = (_UNKNOWN, *names), (-(-planes // prod(extents)), *extents)
-        index = np.zeros((planes, len(names)), np.int64)
-        rest = np.arange(planes)
-        for axis in range(len(names) - 1, -1, -1):
-            index[:, axis] = rest % extents[axis]
-            rest //= extents[axis]
-        return cls(tuple(names), tuple(extents), index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,7 +168,7 @@ def _arrange_grid(
     true_axes = list(zip(names, shape, strict=True))
     if samples:
         names = ["ch" if name == "c" else name for name in names]
-    if len(names) == 1 and names[0] == _UNKNOWN:
+    if len(names) == 1 and names[0] == UNKNOWN:
         names = ["z"]
     custom = sum(axis_type(name) not in ("time", "space") for name in names)
     ambiguous = len(set(names)) < len(names) or bool(_TAKEN & set(names))

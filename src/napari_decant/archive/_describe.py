@@ -1,6 +1,6 @@
 """What the file's own metadata says of its planes: their order, axes, sizes, channels.
 
-The dialects (OME, ImageJ, Micro-Manager, MetaMorph, LSM, ...) are read by `archive.dialects`.
+The dialects (OME, ImageJ, Micro-Manager, MetaMorph, LSM, ...) are read by `tiff.dialects`.
 Whatever cannot be read, or contradicts the page layout, is left out: metadata never stops packing.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from napari_decant.archive._axes import Arrangement, Axes, arrange, flat_axes
 from napari_decant.archive._layout import FileLayout
-from napari_decant.archive.dialects import Channel, Reading, TagReader, read_dialects
 from napari_decant.stores._positional import PositionalFile
+from napari_decant.tiff.dialects import Channel, Reading, TagReader, read_dialects
 
 __all__ = ["Channel", "Description", "describe", "describe_reading"]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from napari_decant.archive._geometry import ByteOrder, PageLayout
-from napari_decant.archive._ifd import Ifd, NotTiff, ReadAt, TiffDirectory, read_directory
 from napari_decant.archive._page_table import PageTable
 from napari_decant.archive._pages import Page, Reason, read_page
+from napari_decant.tiff._ifd import Ifd, NotTiff, ReadAt, TiffDirectory, read_directory
 
 __all__ = ["FileLayout", "Regions", "plan_file", "regions_of"]
 

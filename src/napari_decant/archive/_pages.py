@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from napari_decant.archive._geometry import PageLayout, merge_touching, strip_segments, tile_segments
-from napari_decant.archive._ifd import Ifd, TiffDirectory
+from napari_decant.tiff._ifd import Ifd, TiffDirectory
 
 __all__ = ["MAX_PLANE_BYTES", "Page", "Reason", "read_page"]
 

@@ -13,7 +13,7 @@ from napari_decant.archive._place_facts import Facts, Image, gather
 from napari_decant.archive._place_micromanager import place_by_micromanager
 from napari_decant.archive._place_names import place_by_names
 from napari_decant.archive._place_ome import place_by_ome
-from napari_decant.archive.dialects import Reading, clean
+from napari_decant.tiff.dialects import Reading, clean
 
 if TYPE_CHECKING:
     from napari_decant.archive._series import SeriesMember

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
 from napari_decant.archive._source import Source
-from napari_decant.archive.dialects import Channel, Reading, TagReader, clean, read_dialects
+from napari_decant.tiff._places import Places
+from napari_decant.tiff.dialects import Channel, Reading, TagReader, clean, read_dialects
 
 if TYPE_CHECKING:
     from napari_decant.archive._series import SeriesMember

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
 from napari_decant.archive._place_facts import HOLDER, Facts, Image, channels_named, shifted
 from napari_decant.archive._source import Source
-from napari_decant.archive.dialects import (
+from napari_decant.errors import DecantError
+from napari_decant.tiff._places import Places
+from napari_decant.tiff.dialects import (
     FolderMetadata,
     Reading,
     clean,
@@ -20,7 +21,6 @@ from napari_decant.archive.dialects import (
     read_index,
     read_metadata,
 )
-from napari_decant.errors import DecantError
 
 if TYPE_CHECKING:
     from napari_decant.archive._series import SeriesMember

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
 from napari_decant.archive._name_axes import NameAxes, axes_of_columns
 from napari_decant.archive._patterns import match_pattern, split_names
 from napari_decant.archive._place_facts import HOLDER, Facts, Image, channels_named, named_few
-from napari_decant.archive.dialects import Channel, Reading
+from napari_decant.tiff._places import Places
+from napari_decant.tiff.dialects import Channel, Reading
 
 if TYPE_CHECKING:
     from napari_decant.archive._series import SeriesMember

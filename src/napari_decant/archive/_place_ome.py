@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._place_facts import HOLDER, Image, named_few, read_tags
 from napari_decant.archive._source import Source
-from napari_decant.archive.dialects import (
+from napari_decant.errors import DecantError
+from napari_decant.tiff.dialects import (
     OmeDocument,
     Reading,
     SetDocument,
@@ -21,7 +22,6 @@ from napari_decant.archive.dialects import (
     read_ome_set,
     reading_of_set,
 )
-from napari_decant.errors import DecantError
 
 if TYPE_CHECKING:
     from napari_decant.archive._series import SeriesMember

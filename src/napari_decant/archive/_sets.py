@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from napari_decant.archive._ifd import NotTiff, read_first
 from napari_decant.archive._names import natural_key
 from napari_decant.archive._place_micromanager import INDEX_NAME, METADATA_NAME
 from napari_decant.archive._place_ome import COMPANIONS
 from napari_decant.archive._series import cannot_read, is_ours, list_folder
 from napari_decant.archive._source import Source
-from napari_decant.archive.dialects import OmeDocument, clean, ome_text_of, read_index, read_ome_set
 from napari_decant.errors import DecantError, FormatError
 from napari_decant.stores._atomic import require_path
+from napari_decant.tiff._ifd import NotTiff, read_first
+from napari_decant.tiff.dialects import OmeDocument, clean, ome_text_of, read_index, read_ome_set
 
 __all__ = ["LEFTOVERS", "Group", "find_set", "group_files", "group_folder"]
 

@@ -16,14 +16,14 @@ from napari_decant.images._open import (
 )
 from napari_decant.images._pyramid import PyramidBuilder, downsample, level_factors, level_scales
 from napari_decant.images._tiff import TiffImages
-from napari_decant.images._tiff_facts import TiffFacts, tiff_facts
-from napari_decant.images._units import in_micrometers, in_seconds, unit_name
+from napari_decant.images._tiff_facts import TiffFacts
 from napari_decant.images._write_image import ImageToWrite
 from napari_decant.images._write_ometiff import OmeTiffReport, write_ome_tiff
 from napari_decant.images._write_zarr import WriteReport, write_ome_zarr
 from napari_decant.images._write_zarr_plan import WritePlan, plan_ome_zarr
 from napari_decant.images._zarr import image_from_ngff, misnamed_chunks
 from napari_decant.ngff import Axis, Channel, ImageEntry, LabelInfo
+from napari_decant.tiff._units import in_micrometers, in_seconds, unit_name
 
 __all__ = [
     "TIFF_SUFFIXES",
@@ -64,7 +64,6 @@ __all__ = [
     "plan_ome_zarr",
     "register_opener",
     "sample_contrast",
-    "tiff_facts",
     "unit_name",
     "write_ome_tiff",
     "write_ome_zarr",

@@ -11,9 +11,9 @@ import numpy as np
 from napari_decant.images._affine import affine_of, recorded_affine
 from napari_decant.images._contrast import full_range, sample_contrast
 from napari_decant.images._lazy import LazyArray
-from napari_decant.images._units import unit_name
 from napari_decant.ngff import Axis, Channel, LabelInfo, NgffImage
 from napari_decant.stores import join_key
+from napari_decant.tiff._units import unit_name
 
 __all__ = ["Image", "ImageLayer"]
 

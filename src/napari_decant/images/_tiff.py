@@ -145,7 +145,8 @@ class TiffImages:
         series = self._series[index]
         warnings = list(self._warnings)
         try:
-            facts = tiff_facts(self._tif, index)
+            facts = tiff_facts(self._file, series)
+            warnings += facts.notes
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001
@@ -203,7 +204,10 @@ class TiffImages:
             axes = tuple(axes[i] for i in order)
         base, start = _place(axes, levels[0].shape, facts)
         scales = [
-            tuple(s * a / b if b else s for s, a, b in zip(base, levels[0].shape, level.shape, strict=True))
+            tuple(
+                s * a / b if b and a != b else s
+                for s, a, b in zip(base, levels[0].shape, level.shape, strict=True)
+            )
             for level in levels
         ]
         # Levels made by averaging: the centre of a coarse pixel lies between those that it was made of.
@@ -291,6 +295,6 @@ def _channels(facts: TiffFacts, channel_axis: int | None) -> tuple[Any, ...]:
     from napari_decant.ngff import Channel
 
     channels = facts.channels or (Channel(),)
-    if channel_axis is None:
-        channels = channels[:1]
-    return tuple(replace(channel, inverted=facts.inverted) for channel in channels)
+    if channel_axis is None and len(channels) > 1:
+        channels = (Channel(),)  # no single one of them is what all planes show
+    return tuple(replace(each, inverted=each.inverted or facts.inverted) for each in channels)

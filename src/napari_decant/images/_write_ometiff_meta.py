@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from napari_decant.images._affine import affine_record, recorded_affine
-from napari_decant.images._tiff_facts import ANNOTATION
-from napari_decant.images._units import in_micrometers, in_seconds, unit_name
 from napari_decant.images._write_image import ImageToWrite, place_axes
 from napari_decant.ngff import Axis
+from napari_decant.tiff._units import in_micrometers, in_seconds, unit_name
+from napari_decant.tiff.dialects import ANNOTATION
 
 __all__ = ["ome_metadata"]
 

@@ -11,9 +11,9 @@ import numpy as np
 from napari_decant.errors import FormatError
 from napari_decant.images._contrast import full_range
 from napari_decant.images._image import _MIX
-from napari_decant.images._units import unit_name
 from napari_decant.images._write_zarr_layout import AXES, ArrayLayout, LevelLayout
 from napari_decant.ngff import Axis, Channel, LabelInfo
+from napari_decant.tiff._units import unit_name
 
 __all__ = ["array_document", "group_document", "image_ome", "ome_document", "omero", "strict_json"]
 

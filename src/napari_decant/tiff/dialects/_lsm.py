@@ -8,10 +8,10 @@ from math import prod
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
-from napari_decant.archive.dialects._reading import MAX_LISTED, Channel, Reading, clean, hex_color, number
-from napari_decant.archive.dialects._tags import TagReader, decode
-from napari_decant.archive.dialects._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff._places import Places
+from napari_decant.tiff._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff.dialects._reading import MAX_LISTED, Channel, Reading, clean, hex_color, number
+from napari_decant.tiff.dialects._tags import TagReader, decode
 
 __all__ = ["read_lsm"]
 

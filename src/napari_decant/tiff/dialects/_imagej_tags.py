@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from napari_decant.archive.dialects._reading import MAX_LISTED, clean, hex_color
-from napari_decant.archive.dialects._tags import TagReader
+from napari_decant.tiff.dialects._reading import MAX_LISTED, clean, hex_color
+from napari_decant.tiff.dialects._tags import TagReader
 
 __all__ = ["ImageJExtras", "lut_color", "read_imagej_extras"]
 

@@ -11,10 +11,10 @@ from pathlib import PurePath
 
 import numpy as np
 
-from napari_decant.archive._ifd import Ifd, Tag, open_directory, read_ifd
-from napari_decant.archive._layout import FileLayout
 from napari_decant.errors import BudgetExceeded, FormatError
 from napari_decant.stores._positional import PositionalFile
+from napari_decant.tiff._ifd import Ifd, Tag, open_directory, read_ifd
+from napari_decant.tiff._listing import Listing
 
 __all__ = ["MAX_TEXT", "TagReader"]
 
@@ -33,7 +33,7 @@ class TagReader:
     ----------
     file : PositionalFile
         The file; nothing else is ever opened.
-    layout : FileLayout
+    layout : Listing
         Its listed planes.
 
     Attributes
@@ -52,7 +52,7 @@ class TagReader:
         stack of planes, the first of them.
     """
 
-    def __init__(self, file: PositionalFile, layout: FileLayout) -> None:
+    def __init__(self, file: PositionalFile, layout: Listing) -> None:
         self.name = PurePath(file.uri).name
         self._file, self._left = file, _BUDGET + _BUDGET_A_PLANE * len(layout.planes)
         self._directory = open_directory(self.read, file.size)

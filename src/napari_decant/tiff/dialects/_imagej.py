@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
-from napari_decant.archive.dialects._imagej_tags import lut_color, read_imagej_extras
-from napari_decant.archive.dialects._reading import Channel, Reading, clean, number, whole
-from napari_decant.archive.dialects._tags import TagReader
-from napari_decant.archive.dialects._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff._places import Places
+from napari_decant.tiff._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff.dialects._imagej_tags import lut_color, read_imagej_extras
+from napari_decant.tiff.dialects._reading import Channel, Reading, clean, number, whole
+from napari_decant.tiff.dialects._tags import TagReader
 
 __all__ = ["read_imagej"]
 

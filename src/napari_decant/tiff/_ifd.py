@@ -21,6 +21,7 @@ __all__ = [
     "NotTiff",
     "Tag",
     "TiffDirectory",
+    "list_pages",
     "open_directory",
     "read_directory",
     "read_first",
@@ -146,6 +147,26 @@ def read_ifd(directory: TiffDirectory, offset: int) -> Ifd | None:
     return parsed[0] if parsed else None
 
 
+def list_pages(read: ReadAt, size: int) -> list[int]:
+    """Follow the links from page to page: where each directory of the main chain lies, and nothing more.
+
+    Raises
+    ------
+    NotTiff
+        As `open_directory`.
+    """
+    directory, offset = _read_header(read, size)
+    walker = _Walker(directory)
+    offsets: dict[int, None] = {}
+    while offset and offset not in offsets:
+        following = walker.link(offset)
+        if following is None:
+            break
+        offsets[offset] = None
+        offset = following
+    return list(offsets)
+
+
 def read_first(read: ReadAt, size: int) -> tuple[TiffDirectory, Ifd] | None:
     """Read the header and the first directory of a TIFF, without those below it; None if it is cut short.
 
@@ -243,6 +264,18 @@ class _Walker:
         subifds = self._subifds(tags.get(_SUBIFDS), depth)
         link: int = self._next.unpack(following)[0] if len(following) == self._next.size else 0
         return Ifd(offset, tags, subifds), link
+
+    def link(self, offset: int) -> int | None:
+        """Where the directory after this one lies, 0 after the last; None if this one is cut short."""
+        head = self.directory.read(offset, self._count.size)
+        if len(head) < self._count.size:
+            return None
+        need = self._count.size + self._count.unpack(head)[0] * self._entry.size
+        self._budget -= need
+        if offset + need > self.directory.size or self._budget < 0:
+            return None
+        following = self.directory.read(offset + need, self._next.size)
+        return int(self._next.unpack(following)[0]) if len(following) == self._next.size else 0
 
     def _tag(self, kind: int, count: int, value: bytes, entry_offset: int) -> Tag:
         width = np.dtype(_TYPES[kind]).itemsize * (2 if kind in _RATIONALS else 1) if kind in _TYPES else 1

@@ -102,6 +102,8 @@ class OmeDocument:
     ----------
     is_ome : bool
         Whether the root element is that of OME-XML.
+    recorded : str
+        What this program has put into an annotation.
     images : list of OmeImage
     files : dict of str to str
         Other files that hold planes of the images, by UUID (names as written; nothing is opened).
@@ -114,6 +116,7 @@ class OmeDocument:
     """
 
     is_ome: bool = False
+    recorded: str = ""
     images: list[OmeImage] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     companion: str = ""

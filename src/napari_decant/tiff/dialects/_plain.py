@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 
-from napari_decant.archive._axes import Places
-from napari_decant.archive.dialects._reading import Reading, whole
-from napari_decant.archive.dialects._tags import TagReader
-from napari_decant.archive.dialects._units import LENGTH_UNIT, micrometers
+from napari_decant.tiff._places import Places
+from napari_decant.tiff._units import LENGTH_UNIT, micrometers
+from napari_decant.tiff.dialects._reading import Reading, whole
+from napari_decant.tiff.dialects._tags import TagReader
 
 __all__ = ["read_resolution", "read_shaped"]
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from napari_decant.archive.dialects._micromanager import (
+from napari_decant.errors import FormatError
+from napari_decant.tiff.dialects._micromanager import (
     DECLARED,
     INDICES,
     channels_of,
@@ -14,8 +15,7 @@ from napari_decant.archive.dialects._micromanager import (
     state_sizes,
     trim,
 )
-from napari_decant.archive.dialects._reading import Reading, clean, number, whole
-from napari_decant.errors import FormatError
+from napari_decant.tiff.dialects._reading import Reading, clean, number, whole
 
 __all__ = ["MAX_METADATA", "FolderMetadata", "read_metadata"]
 

@@ -9,22 +9,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from napari_decant.archive.dialects._imagej import read_imagej
-from napari_decant.archive.dialects._lsm import read_lsm
-from napari_decant.archive.dialects._metamorph import read_metaseries, read_stk
-from napari_decant.archive.dialects._micromanager import read_micromanager
-from napari_decant.archive.dialects._mm_folder import FolderMetadata, read_metadata
-from napari_decant.archive.dialects._ndtiff import places_of_rows, read_index
-from napari_decant.archive.dialects._ome import ome_text, ome_text_of, read_ome_tiff, reading_of
-from napari_decant.archive.dialects._ome_model import OmeDocument, OmeImage
-from napari_decant.archive.dialects._ome_set import SetDocument, reading_of_set
-from napari_decant.archive.dialects._ome_xml import read_ome, read_ome_set
-from napari_decant.archive.dialects._plain import read_resolution, read_shaped
-from napari_decant.archive.dialects._reading import Channel, Reading, clean
-from napari_decant.archive.dialects._tags import TagReader
-from napari_decant.archive.dialects._units import micrometers, seconds
+from napari_decant.tiff._units import micrometers, seconds
+from napari_decant.tiff.dialects._imagej import read_imagej
+from napari_decant.tiff.dialects._lsm import read_lsm
+from napari_decant.tiff.dialects._metamorph import read_metaseries, read_stk
+from napari_decant.tiff.dialects._micromanager import read_micromanager
+from napari_decant.tiff.dialects._mm_folder import FolderMetadata, read_metadata
+from napari_decant.tiff.dialects._ndtiff import places_of_rows, read_index
+from napari_decant.tiff.dialects._ome import ome_text, ome_text_of, read_ome_tiff, reading_of
+from napari_decant.tiff.dialects._ome_model import OmeDocument, OmeImage
+from napari_decant.tiff.dialects._ome_set import SetDocument, reading_of_set
+from napari_decant.tiff.dialects._ome_xml import ANNOTATION, read_ome, read_ome_set
+from napari_decant.tiff.dialects._plain import read_resolution, read_shaped
+from napari_decant.tiff.dialects._reading import Channel, Reading, clean
+from napari_decant.tiff.dialects._tags import TagReader
 
 __all__ = [
+    "ANNOTATION",
     "Channel",
     "FolderMetadata",
     "OmeDocument",

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
-from napari_decant.archive.dialects._ndtiff import axes_row, places_of_rows
-from napari_decant.archive.dialects._reading import (
+from napari_decant.tiff._places import Places
+from napari_decant.tiff._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff.dialects._ndtiff import axes_row, places_of_rows
+from napari_decant.tiff.dialects._reading import (
     MAX_LISTED,
     Channel,
     Reading,
@@ -25,8 +26,7 @@ from napari_decant.archive.dialects._reading import (
     told_colors,
     whole,
 )
-from napari_decant.archive.dialects._tags import TagReader, decode
-from napari_decant.archive.dialects._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff.dialects._tags import TagReader, decode
 
 __all__ = [
     "DECLARED",

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
-from napari_decant.archive.dialects._ome_model import OmeImage
-from napari_decant.archive.dialects._reading import Reading
-from napari_decant.archive.dialects._units import seconds
 from napari_decant.errors import FormatError
+from napari_decant.tiff._places import Places
+from napari_decant.tiff._units import seconds
+from napari_decant.tiff.dialects._ome_model import OmeImage
+from napari_decant.tiff.dialects._reading import Reading
 
 __all__ = ["OmePlaces", "PageMap"]
 

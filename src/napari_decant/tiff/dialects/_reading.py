@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from napari_decant.archive._axes import Places
+from napari_decant.tiff._places import Places
 
 __all__ = ["MAX_LISTED", "Channel", "Reading", "clean", "hex_color", "number", "told_colors", "whole"]
 
@@ -46,6 +46,10 @@ class Reading:
     ----------
     dialect : str
         ``"ome"``, ``"imagej"``, ``"micro-manager"``, ...
+    name : str
+        Of the image.
+    recorded : str
+        What this program has put into an annotation of a file that it wrote (JSON, not parsed).
     places : Places, optional
         Where the planes belong.
     steps : dict of str to (float, str)
@@ -83,13 +87,25 @@ class Reading:
     notes: list[str] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
     axes_rows: dict[int, dict[str, int | str]] = field(default_factory=dict)
+    name: str = ""
+    recorded: str = ""
 
     def complete(self, other: Reading) -> None:
         """Take over what only ``other`` states."""
         for name in ("places", "rgb"):
             if getattr(self, name) is None:
                 setattr(self, name, getattr(other, name))
-        for name in ("channels", "positions", "exposures", "times", "labels", "date", "axes_rows"):
+        for name in (
+            "channels",
+            "positions",
+            "exposures",
+            "times",
+            "labels",
+            "date",
+            "axes_rows",
+            "name",
+            "recorded",
+        ):
             if not getattr(self, name):
                 setattr(self, name, getattr(other, name))
         self.dialect = self.dialect or other.dialect

@@ -9,11 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
-from napari_decant.archive.dialects._reading import MAX_LISTED, Channel, Reading, clean, number
-from napari_decant.archive.dialects._tags import TagReader, decode
-from napari_decant.archive.dialects._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
-from napari_decant.archive.dialects._xml import read_xml
+from napari_decant.tiff._places import Places
+from napari_decant.tiff._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff.dialects._reading import MAX_LISTED, Channel, Reading, clean, number
+from napari_decant.tiff.dialects._tags import TagReader, decode
+from napari_decant.tiff.dialects._xml import read_xml
 
 __all__ = ["read_metaseries", "read_stk"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from napari_decant.archive._ifd import Tag
-from napari_decant.archive.dialects._ome_model import OmeDocument, OmeImage
-from napari_decant.archive.dialects._ome_places import OmePlaces
-from napari_decant.archive.dialects._ome_xml import read_ome
-from napari_decant.archive.dialects._reading import Channel, Reading, hex_color, told_colors
-from napari_decant.archive.dialects._tags import TagReader
-from napari_decant.archive.dialects._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff._ifd import Tag
+from napari_decant.tiff._units import LENGTH_UNIT, TIME_UNIT, micrometers, seconds
+from napari_decant.tiff.dialects._ome_model import OmeDocument, OmeImage
+from napari_decant.tiff.dialects._ome_places import OmePlaces
+from napari_decant.tiff.dialects._ome_xml import read_ome
+from napari_decant.tiff.dialects._reading import Channel, Reading, hex_color, told_colors
+from napari_decant.tiff.dialects._tags import TagReader
 
 __all__ = ["Text", "ome_text", "ome_text_of", "read_ome_tiff", "state"]
 
@@ -69,6 +69,7 @@ def reading_of(document: OmeDocument, tags: TagReader) -> Reading:
     bare = not any(image.rows or image.elsewhere for image in images)
     placed.lay(tags, 0, None if bare else ((n, image.rows) for n, image in enumerate(images)))
     state(reading, placed, images)
+    reading.recorded = document.recorded if len(images) == 1 else ""
     return reading
 
 
@@ -84,6 +85,7 @@ def state(reading: Reading, placed: OmePlaces, images: Sequence[OmeImage]) -> No
     reading.set_step("t", seconds(size, unit), TIME_UNIT)
     reading.channels = _channels(image)
     reading.date = image.date
+    reading.name = image.name
     named = [image] if len(placed.used) < 2 else [images[i] for i in placed.used]
     names = [each.position or each.name for each in named]
     # the name of the only image is no stage position

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from napari_decant.archive._axes import Places
-from napari_decant.archive.dialects._reading import clean, whole
 from napari_decant.errors import FormatError
+from napari_decant.tiff._places import Places
+from napari_decant.tiff.dialects._reading import clean, whole
 
 __all__ = ["MAX_INDEX", "AxesRow", "axes_row", "places_of_rows", "read_index"]
 

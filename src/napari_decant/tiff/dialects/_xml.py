@@ -14,7 +14,7 @@ MAX_XML = 64 << 20
 _MAX_ELEMENTS = 1_000_000
 _MAX_DEPTH = 64
 _MAX_NAMES = 1000
-_MAX_TEXT = 4096  # of one element; what is longer is no value that is looked for
+_MAX_TEXT = 1 << 20  # of one element; what is longer is no value that is looked for
 _BLOCK = 1 << 20
 _BEFORE = b"\xef\xbb\xbf \t\r\n"  # byte order mark and white space, where XML allows none
 
@@ -26,7 +26,7 @@ class XmlHandler(Protocol):
         """Begin an element."""
 
     def end(self, name: str, text: str) -> None:
-        """End an element; ``text`` is what stood in it behind its last child, cut to a few kB."""
+        """End an element; ``text`` is what stood in it behind its last child, cut to a MB."""
 
 
 def read_xml[H: XmlHandler](read: Callable[[int, int], bytes], size: int, make: Callable[[], H]) -> H:

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from napari_decant.archive._layout import FileLayout
-from napari_decant.archive.dialects._ome import state
-from napari_decant.archive.dialects._ome_model import OmeDocument
-from napari_decant.archive.dialects._ome_places import OmePlaces
-from napari_decant.archive.dialects._reading import Reading
+from napari_decant.tiff._listing import Listing
+from napari_decant.tiff.dialects._ome import state
+from napari_decant.tiff.dialects._ome_model import OmeDocument
+from napari_decant.tiff.dialects._ome_places import OmePlaces
+from napari_decant.tiff.dialects._reading import Reading
 
 __all__ = ["LayoutPages", "SetDocument", "reading_of_set"]
 
@@ -22,7 +22,7 @@ _ROW = 7
 class LayoutPages:
     """What the layout of a file says of its pages; see `PageMap`."""
 
-    def __init__(self, layout: FileLayout) -> None:
+    def __init__(self, layout: Listing) -> None:
         self.pages, self.planes = len(layout.page_offsets), len(layout.planes)
         first_plane: dict[int, int] = {}
         for plane, offset in enumerate(layout.ifd_offsets):
@@ -77,7 +77,7 @@ class SetDocument:
 
 
 def reading_of_set(
-    documents: Sequence[SetDocument], layouts: Sequence[FileLayout], samples: int, holder: str
+    documents: Sequence[SetDocument], layouts: Sequence[Listing], samples: int, holder: str
 ) -> Reading:
     """Facts of OME documents about the planes of several files.
 
@@ -85,7 +85,7 @@ def reading_of_set(
     ----------
     documents : sequence of SetDocument
         Their images are positions one after the other.
-    layouts : sequence of FileLayout
+    layouts : sequence of Listing
         The files; planes are counted through all of them.
     samples : int
         Samples of a pixel.

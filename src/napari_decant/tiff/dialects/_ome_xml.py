@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from napari_decant.archive.dialects._ome_model import OmeChannel, OmeDocument, OmeImage, PlaneFacts
-from napari_decant.archive.dialects._reading import MAX_LISTED, clean, number, whole
-from napari_decant.archive.dialects._xml import read_xml
 from napari_decant.errors import FormatError
+from napari_decant.tiff.dialects._ome_model import OmeChannel, OmeDocument, OmeImage, PlaneFacts
+from napari_decant.tiff.dialects._reading import MAX_LISTED, clean, number, whole
+from napari_decant.tiff.dialects._xml import read_xml
 
-__all__ = ["read_ome", "read_ome_set"]
+__all__ = ["ANNOTATION", "read_ome", "read_ome_set"]
 
 _MAX_IMAGES = 10_000
 _MAX_CHANNELS = 4096
 _MAX_FILES = 10_000
 _MAX_ANNOTATIONS = 100
 _ROW = 5
+ANNOTATION = "napari-decant"
+"""Namespace of what this program records in a file that it writes."""
 
 
 def read_ome(read: Callable[[int, int], bytes], size: int, name: str, pages: int) -> OmeDocument:
@@ -73,6 +75,7 @@ class _Reader:
         self._file = ""
         self._data_uuid = ""
         self._annotation = ""
+        self._comment = False
         self._modulo: dict[str, dict[str, tuple[str, int]]] = {}
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -91,6 +94,8 @@ class _Reader:
             self._data = None
         elif (parent, name) == ("TiffData", "UUID"):
             self._data_uuid = _uuid(text)
+        elif (parent, name) == ("CommentAnnotation", "Value") and self._comment:
+            self._document.recorded = self._document.recorded or text
         elif (parent, name) == ("Image", "AcquisitionDate"):
             self._image.date = clean(text)
 
@@ -209,6 +214,9 @@ class _Reader:
         modulo = attributes.get("Namespace", "").casefold().endswith("modulo")
         self._annotation = attributes.get("ID", "") if modulo else ""
 
+    def _start_comment(self, attributes: dict[str, str]) -> None:
+        self._comment = attributes.get("Namespace") == ANNOTATION
+
     def _start_along(self, attributes: dict[str, str]) -> None:
         axis = self._path[-1][-1]
         kind = clean(attributes.get("Type", "")).casefold()
@@ -253,6 +261,7 @@ _STARTS: dict[tuple[str, str], Callable[[_Reader, dict[str, str]], None]] = {
     ("TiffData", "UUID"): _Reader._start_uuid,
     ("Image", "AnnotationRef"): _Reader._start_reference,
     ("StructuredAnnotations", "XMLAnnotation"): _Reader._start_annotation,
+    ("StructuredAnnotations", "CommentAnnotation"): _Reader._start_comment,
     **{("Modulo", f"ModuloAlong{axis}"): _Reader._start_along for axis in "CZT"},
     **{(f"ModuloAlong{axis}", "Label"): _Reader._start_label for axis in "CZT"},
 }
