@@ -21,7 +21,7 @@ from napari_decant.errors import FormatError
 from napari_decant.ngff._zarr import ArrayMeta
 from napari_decant.ngff._zarr_codecs import CHECKSUMS
 
-__all__ = ["ChunkDecoder", "Part", "release_scratch"]
+__all__ = ["ChunkDecoder", "Part"]
 
 _PARTIAL: Final = {(): "raw", ("blosc",): "blosc", ("zstd",): "prefix"}
 Fetch = Callable[[int, int], bytes]
@@ -34,11 +34,6 @@ def _scratch(nbytes: int) -> NDArray[np.uint8]:
     if buffer is None or len(buffer) < nbytes:
         _local.buffer = buffer = np.empty(nbytes, np.uint8)
     return buffer[:nbytes]
-
-
-def release_scratch() -> None:
-    """Let go of this thread's buffer."""
-    _local.buffer = None
 
 
 @dataclass(frozen=True, slots=True)
