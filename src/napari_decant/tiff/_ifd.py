@@ -241,14 +241,8 @@ class _Walker:
         directory = self.directory
         # One read usually gets the whole directory: honest ones have some tens of entries.
         data = directory.read(offset, self._count.size + 40 * self._entry.size)
-        if len(data) < self._count.size:
-            self._note("a directory lies beyond the end of the file")
-            return None
-        entries: int = self._count.unpack_from(data)[0]
-        need = self._count.size + entries * self._entry.size
-        self._budget -= need
-        if offset + need > directory.size or self._budget < 0:
-            self._note("a directory is cut short")
+        need = self._need(offset, data)
+        if need is None:
             return None
         if len(data) < need + self._next.size:
             data = directory.read(offset, need + self._next.size)
@@ -265,14 +259,23 @@ class _Walker:
         link: int = self._next.unpack(following)[0] if len(following) == self._next.size else 0
         return Ifd(offset, tags, subifds), link
 
-    def link(self, offset: int) -> int | None:
-        """Where the directory after this one lies, 0 after the last; None if this one is cut short."""
-        head = self.directory.read(offset, self._count.size)
+    def _need(self, offset: int, head: bytes) -> int | None:
+        """Bytes of a directory up to its link, counted against the budget; None if it is cut short."""
         if len(head) < self._count.size:
+            self._note("a directory lies beyond the end of the file")
             return None
-        need = self._count.size + self._count.unpack(head)[0] * self._entry.size
+        entries: int = self._count.unpack_from(head)[0]
+        need = self._count.size + entries * self._entry.size
         self._budget -= need
         if offset + need > self.directory.size or self._budget < 0:
+            self._note("a directory is cut short")
+            return None
+        return need
+
+    def link(self, offset: int) -> int | None:
+        """Where the directory after this one lies, 0 after the last; None if this one is cut short."""
+        need = self._need(offset, self.directory.read(offset, self._count.size))
+        if need is None:
             return None
         following = self.directory.read(offset + need, self._next.size)
         return int(self._next.unpack(following)[0]) if len(following) == self._next.size else 0

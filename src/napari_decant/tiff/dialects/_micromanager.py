@@ -33,6 +33,7 @@ __all__ = [
     "INDICES",
     "channels_of",
     "json_object",
+    "plane_seconds",
     "read_micromanager",
     "state_sizes",
     "trim",
@@ -209,12 +210,20 @@ def _facts(pages: dict[int, dict[str, Any]], reading: Reading) -> None:
     for plane, page in pages.items():
         if len(reading.times) >= MAX_LISTED:
             break
-        exposure = number(page.get("Exposure-ms", page.get("Exposure")))
-        if exposure is not None and exposure > 0:
-            reading.exposures[plane] = exposure / 1000
-        time = number(page.get("ElapsedTime-ms"))
+        exposure, time = plane_seconds(page)
+        if exposure is not None:
+            reading.exposures[plane] = exposure
         if time is not None:
-            reading.times[plane] = time / 1000
+            reading.times[plane] = time
+
+
+def plane_seconds(page: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Exposure and elapsed time of a plane in seconds, as far as its JSON states them."""
+    exposure, time = number(page.get("Exposure-ms", page.get("Exposure"))), number(page.get("ElapsedTime-ms"))
+    return (
+        exposure / 1000 if exposure is not None and exposure > 0 else None,
+        time / 1000 if time is not None else None,
+    )
 
 
 def channels_of(summary: dict[str, Any], pages: dict[int, dict[str, Any]]) -> list[Channel]:

@@ -12,10 +12,11 @@ from napari_decant.tiff.dialects._micromanager import (
     INDICES,
     channels_of,
     json_object,
+    plane_seconds,
     state_sizes,
     trim,
 )
-from napari_decant.tiff.dialects._reading import Reading, clean, number, whole
+from napari_decant.tiff.dialects._reading import Reading, clean, whole
 
 __all__ = ["MAX_METADATA", "FolderMetadata", "read_metadata"]
 
@@ -125,12 +126,11 @@ def _place(folder: FolderMetadata, name: str, value: dict[str, Any]) -> None:
 
 
 def _facts(folder: FolderMetadata, name: str, value: dict[str, Any]) -> None:
-    exposure = number(value.get("Exposure-ms", value.get("Exposure")))
-    if exposure is not None and exposure > 0:
-        folder.exposures[name] = exposure / 1000
-    time = number(value.get("ElapsedTime-ms"))
+    exposure, time = plane_seconds(value)
+    if exposure is not None:
+        folder.exposures[name] = exposure
     if time is not None:
-        folder.times[name] = time / 1000
+        folder.times[name] = time
     position = clean(value.get("PositionName"))
     if position:
         folder.position_names.setdefault(whole(value.get("PositionIndex")) or 0, position)
