@@ -114,8 +114,14 @@ def describe(
     datasets = _datasets(entry, where, limits, findings)
     paths = [check_level_path(item.get("path"), where, findings) for item in datasets]
     label_group = join_key(node.path, "labels")
-    wanted = [join_key(node.path, path) for path in paths] + ([label_group] if with_labels else [])
-    nodes = read_nodes(store, wanted, reader, budget, node.zarr_format)
+    nodes = read_nodes(
+        store,
+        [join_key(node.path, path) for path in paths],
+        reader,
+        budget,
+        node.zarr_format,
+        perhaps=[label_group] if with_labels else (),
+    )
     metas = level_metas(node.path, paths, nodes, findings)
     version = _version(node, entry, findings)
     axes = parse_axes(_axes_value(entry, where, findings), where, findings)

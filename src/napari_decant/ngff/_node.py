@@ -14,6 +14,7 @@ from napari_decant.stores import FileMetadataReader, MetadataBudget, Store, join
 __all__ = ["Node", "read_nodes"]
 
 _NAMES = {2: (".zattrs", ".zarray", ".zgroup"), 3: ("zarr.json",)}
+_ALL = _NAMES[3] + _NAMES[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ def read_nodes(
     reader: FileMetadataReader,
     budget: MetadataBudget | None = None,
     zarr_format: int | None = None,
+    perhaps: Iterable[str] = (),
 ) -> dict[str, Node]:
     """Read what stands at each path; paths without a Zarr document are left out.
 
@@ -95,6 +97,9 @@ def read_nodes(
         Charged with their sizes.
     zarr_format : int, optional
         Look for documents of this format first, and for the other only where none is found.
+    perhaps : iterable of str, optional
+        More paths, which often hold nothing: both formats are asked for at once, since a second round of
+        requests for what is not there would double the time to open an image over a network.
 
     Raises
     ------
@@ -105,13 +110,14 @@ def read_nodes(
     BudgetExceeded
         The documents exceed the budget.
     """
-    wanted = list(dict.fromkeys(path.strip("/") for path in paths))
-    names = _NAMES[zarr_format] if zarr_format else _NAMES[3] + _NAMES[2]
-    raw = reader.read_many(store, [join_key(path, name) for path in wanted for name in names], budget)
-    nodes = {path: node for path in wanted if (node := _node(store, path, raw)) is not None}
-    if zarr_format is not None and (rest := [path for path in wanted if path not in nodes]):
+    names = _NAMES[zarr_format] if zarr_format else _ALL
+    asked = {path.strip("/"): names for path in paths} | {path.strip("/"): _ALL for path in perhaps}
+    keys = [join_key(path, name) for path, documents in asked.items() for name in documents]
+    raw = reader.read_many(store, keys, budget)
+    nodes = {path: node for path in asked if (node := _node(store, path, raw)) is not None}
+    if rest := [path for path, documents in asked.items() if path not in nodes and documents != _ALL]:
         nodes |= read_nodes(store, rest, reader, budget)
-    return {path: nodes[path] for path in wanted if path in nodes}
+    return {path: nodes[path] for path in asked if path in nodes}
 
 
 def _node(store: Store, path: str, raw: dict[str, bytes]) -> Node | None:
