@@ -20,7 +20,7 @@ import psutil
 import pytest
 from tests.support.damage import flip_stored_byte
 from tests.support.tiffwriter import TiffSpec, write_tiff
-from tests.support.working import die_after_marking
+from tests.support.working import Forgetful, die_after_marking
 
 from napari_decant.archive import (
     BatchReport,
@@ -311,7 +311,7 @@ def test_a_process_that_dies_costs_one_row(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("always_spread")
-@pytest.mark.parametrize("where", ["processes", "threads", "here"])
+@pytest.mark.parametrize("where", ["processes", "threads", "cluster", "here"])
 def test_cancel_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     make_tree(tmp_path / "in", 6, height=1500, width=1600)
     rows = plan([tmp_path / "in"], tmp_path / "out", estimate=False)
@@ -324,12 +324,18 @@ def test_cancel_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wher
             told.append(time.monotonic())
             token.cancel()
 
-    executor = ThreadPoolExecutor(2) if where == "threads" else None
+    pools: dict[str, Callable[[], Executor]] = {
+        "threads": lambda: ThreadPoolExecutor(2),
+        "cluster": lambda: Forgetful(2),
+    }
+    executor = pools[where]() if where in pools else None
     with pytest.raises(Cancelled, match="nothing unfinished"):
         pack_batch(rows, workers=2, executor=executor, progress=progress, cancel=token)
     assert time.monotonic() - told[0] < 2
+    before = contents(tmp_path / "out")
     if executor is not None:
-        executor.shutdown()
+        executor.shutdown()  # waits for what is still going on: nothing
+    assert contents(tmp_path / "out") == before
     left = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert 0 < len(left) < 6
     assert all(verify(path).whole for path in left)

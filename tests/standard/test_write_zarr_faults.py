@@ -19,6 +19,7 @@ import pytest
 from tests.support.killed_export import SHAPE, Slow, identity_of
 from tests.support.limits import ROOT
 from tests.support.ngff import ramp
+from tests.support.working import Forgetful
 from tests.support.writing import CountedArray, expected_levels, holes, small_layout
 
 from napari_decant.errors import Cancelled, IntegrityError, StorageError, TargetExists, UsageError
@@ -305,6 +306,41 @@ def test_cancel_and_failures_reach_other_processes(tmp_path: Path, monkeypatch: 
                 executor=executor,
                 reopen=ReopenWrong(),
             )
+    assert left(tmp_path) == []
+
+
+def test_cancel_waits_for_workers_that_the_executor_forgot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from napari_decant.images import _write_zarr_jobs as jobs
+
+    monkeypatch.setattr(jobs, "_SMALL", 0)
+    monkeypatch.setattr(jobs, "_JOBS", 4)
+    token, at_work = CancelToken(), threading.Event()
+
+    class Watched(CountedArray):
+        def __getitem__(self, key: Any) -> np.ndarray:
+            token.cancel()
+            at_work.set()
+            time.sleep(0.3)  # it is still reading when the cancel is seen
+            return super().__getitem__(key)
+
+    def reopen(path: str) -> ImageToWrite:
+        return ImageToWrite(Watched(ramp(SHAPE), CHUNKS), "tczyx")
+
+    executor = Forgetful(2)
+    with pytest.raises(Cancelled):
+        write_ome_zarr(
+            tmp_path / "a.zarr",
+            ImageToWrite(counted(), "tczyx"),
+            workers=1,
+            executor=executor,
+            reopen=reopen,
+            cancel=token,
+        )
+    assert at_work.is_set()
+    assert left(tmp_path) == []
+    executor.shutdown()
     assert left(tmp_path) == []
 
 

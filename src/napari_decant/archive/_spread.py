@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -22,7 +21,15 @@ from napari_decant.archive._pack_series import pack_series
 from napari_decant.archive._plan import PlanRow
 from napari_decant.archive._reader import Archive
 from napari_decant.errors import Cancelled, DecantError, StorageError
-from napari_decant.progress import CancelToken, FileProgress, Progress, ProgressCallback, read_progress
+from napari_decant.progress import (
+    CancelToken,
+    Claim,
+    FileProgress,
+    Progress,
+    ProgressCallback,
+    close_claims,
+    read_progress,
+)
 from napari_decant.stores._atomic import make_folder, storage_error
 from napari_decant.stores._partial import partial_path
 
@@ -32,7 +39,6 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2
 _LEAVE_SECONDS = 1.5
-_BEGUN = Progress("begun", 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +88,13 @@ def run_task(task: Task, progress: ProgressCallback, cancel: CancelToken) -> Bat
     )  # fmt: skip
 
 
-def _run_marked(task: Task, progress: FileProgress, cancel: CancelToken) -> BatchRow:
-    if not progress.path.parent.is_dir():  # whoever asked for this has stopped waiting
+def _run_claimed(task: Task, claim: Claim, progress: FileProgress, cancel: CancelToken) -> BatchRow:
+    try:
+        begun = claim.begin()  # should this process die now, it is known over which row
+    except OSError as error:
+        return failed_row(task.row, storage_error("writing", claim.path, error))
+    if not begun:
         return failed_row(task.row, Cancelled("cancelled before it was begun"))
-    progress(_BEGUN)  # should this process die now, it is known over which row
     return run_task(task, progress, cancel)
 
 
@@ -132,7 +141,8 @@ def spread(
     results: dict[int, BatchRow] = {}
     first = next(iter(tasks.values()))
     # Cancel and progress travel through files in a folder that every worker sees: an archive's own.
-    folder = partial_path(Path(os.path.abspath(first.row.target)).with_name("batch"))
+    beside = Path(os.path.abspath(first.row.target)).with_name("batch")
+    folder = partial_path(beside)
     make_folder(folder)
     watch = _Watch(folder, tasks, results, total, progress, cancel)
     try:
@@ -146,7 +156,7 @@ def spread(
             if cancel.cancelled:
                 results |= {i: failed_row(left[i].row, Cancelled("cancelled")) for i in broken}
                 return results
-            begun = {i: left[i] for i in broken if (folder / str(i)).exists()}
+            begun = {i: left[i] for i in broken if watch.claim(i).begun}
             for i, task in (begun or {i: left[i] for i in broken[:1]}).items():
                 with _processes(1) as pool:
                     if watch.run(pool, {i: task}):
@@ -156,7 +166,7 @@ def spread(
         watch.token.cancel()
         raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        close_claims(folder, partial_path(beside))
     return results
 
 
@@ -184,7 +194,8 @@ class _Watch:
         with _without_ctrl_c():  # the first one starts the processes
             for i, task in tasks.items():
                 try:
-                    future = pool.submit(_run_marked, task, FileProgress(self._folder / str(i)), self.token)
+                    told = FileProgress(self._folder / str(i))
+                    future = pool.submit(_run_claimed, task, self.claim(i), told, self.token)
                 except BrokenExecutor:  # it broke while tasks were still being handed out
                     broken.append(i)
                     continue
@@ -193,9 +204,8 @@ class _Watch:
             finished, _ = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             if self._cancel.cancelled and not self.token.cancelled:
                 self.token.cancel()
-                # a cluster would drop rows that its workers are at, and these would go on unwatched
                 finished |= {
-                    future for future, i in pending.items() if not self._begun(i) and future.cancel()
+                    future for future, i in pending.items() if self.claim(i).take_back() and future.cancel()
                 }
             for future in finished:
                 i = pending.pop(future)
@@ -207,8 +217,9 @@ class _Watch:
             self._report()
         return broken
 
-    def _begun(self, i: int) -> bool:
-        return (self._folder / str(i)).exists()
+    def claim(self, i: int) -> Claim:
+        """Of a task."""
+        return Claim(self._folder / f"{i}.claim")
 
     def _result(self, future: Future[BatchRow], row: PlanRow) -> BatchRow | None:
         """The row of a finished future; None if a process of ours died under it."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_decant.errors import Cancelled
 from napari_decant.images._pyramid import Method
 from napari_decant.images._write_image import ImageToWrite, parse_axes
 from napari_decant.images._write_zarr_encode import ImageTarget
@@ -22,7 +23,8 @@ from napari_decant.images._write_zarr_stage import Stage
 from napari_decant.images._write_zarr_tile_choice import TileChoice
 from napari_decant.images._write_zarr_tiles import Region
 from napari_decant.ngff import parse_array_meta
-from napari_decant.progress import CancelToken
+from napari_decant.progress import CancelToken, Claim, close_claims
+from napari_decant.stores._atomic import storage_error
 
 __all__ = ["Job", "Reopen", "WriteOptions", "divide", "image_target", "run_job", "run_jobs"]
 
@@ -243,7 +245,7 @@ def run_jobs(
     reopen : callable
         Pickles, and opens the image of a group path in a worker.
     stage : Stage
-        Has the file by which workers learn of a cancel or a failure elsewhere.
+        Has the folder by which workers learn of a cancel or a failure elsewhere.
     cancel : CancelToken
 
     Raises
@@ -251,18 +253,48 @@ def run_jobs(
     DecantError
         What the first job that failed raised. Those that had not begun are dropped, and the others stop.
     """
-    stop = CancelToken(stage.cancel_path)
-    for jobs in rounds:
-        pending = {executor.submit(run_job, job, reopen, stop) for job in jobs}
-        try:
-            while pending:
-                finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
-                for future in finished:
-                    yield future.result()
-                cancel.check()
-        except BaseException:
-            stop.cancel()
-            for future in pending:
+    folder = stage.run_folder()
+    try:
+        for number, jobs in enumerate(rounds):
+            claims = [Claim(folder / f"{number}.{i}") for i in range(len(jobs))]
+            yield from _run_round(jobs, claims, executor, reopen, CancelToken(folder / "cancelled"), cancel)
+    finally:
+        close_claims(folder, folder.with_name(f"{folder.name}.gone"))
+
+
+def _run_round(
+    jobs: list[Job],
+    claims: list[Claim],
+    executor: Executor,
+    reopen: Reopen,
+    stop: CancelToken,
+    cancel: CancelToken,
+) -> Iterator[int]:
+    futures = {
+        executor.submit(_run_claimed, job, claim, reopen, stop): claim
+        for job, claim in zip(jobs, claims, strict=True)
+    }
+    pending = set(futures)
+    try:
+        while pending:
+            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+            for future in finished:
+                yield future.result()
+            cancel.check()
+    except BaseException:
+        stop.cancel()
+        for future in pending:
+            if futures[future].take_back():
                 future.cancel()
-            wait(pending, timeout=_STOP_SECONDS)
-            raise
+        wait(pending, timeout=_STOP_SECONDS)
+        raise
+
+
+def _run_claimed(job: Job, claim: Claim, reopen: Reopen, cancel: CancelToken) -> int:
+    try:
+        begun = claim.begin()
+    except OSError as error:
+        raise storage_error("writing", claim.path, error) from error
+    if not begun:
+        raise Cancelled("cancelled before it was begun")
+    return run_job(job, reopen, cancel)

@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,22 @@ class Stage:
         """Whether the target is one file."""
         return self.target.suffix.lower() == ".ozx"
 
-    @property
-    def cancel_path(self) -> Path:
-        """A file whose existence tells workers elsewhere to stop."""
-        return self.folder / STATE / "cancelled"
+    def run_folder(self) -> Path:
+        """Make a folder through which this run speaks with its workers; that of an earlier run goes.
+
+        Raises
+        ------
+        StorageError
+            It cannot be made.
+        """
+        runs = self.folder / STATE / "runs"
+        try:
+            _remove(runs)
+            folder = runs / uuid.uuid4().hex  # workers of a run before must not take it for theirs
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise storage_error("writing", runs, error) from error
+        return folder
 
     def open(self, identity: dict[str, Any], *, overwrite: bool) -> bool:
         """Make the folder, or take up the one that an earlier run of the same export left.
@@ -99,7 +112,6 @@ class Stage:
             with contextlib.suppress(OSError, ValueError):
                 found = json.loads(plan.read_text())
             if found == wanted:
-                self.cancel_path.unlink(missing_ok=True)  # of the run before
                 return True
             if found is not None and not overwrite:
                 self.release()
