@@ -20,7 +20,7 @@ import psutil
 import pytest
 from tests.support.damage import flip_stored_byte
 from tests.support.tiffwriter import TiffSpec, write_tiff
-from tests.support.working import Forgetful, die_after_marking
+from tests.support.working import Forgetful, die_after_marking, die_when_done
 
 from napari_decant.archive import (
     BatchReport,
@@ -308,6 +308,26 @@ def test_a_process_that_dies_costs_one_row(tmp_path: Path, monkeypatch: pytest.M
     assert all(verify(row.archive).whole for row in report.rows if row.state == "packed")
     monkeypatch.undo()
     assert set(states(pack_batch(rows)).values()) == {"packed", "skipped"}
+
+
+@posix
+@pytest.mark.usefixtures("always_spread")
+def test_an_answer_that_is_lost_with_its_process_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    originals = make_tree(tmp_path / "in", 4)
+    rows = plan([tmp_path / "in"], tmp_path / "out", estimate=False)
+
+    def submit_lost(self: ProcessPoolExecutor, fn: Any, task: Any, *args: Any) -> Any:
+        lost = task.row.source.name == "p1.tif"
+        return submit(self, *((die_when_done, fn, task, *args) if lost else (fn, task, *args)))
+
+    submit = ProcessPoolExecutor.submit
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit_lost)
+    report = pack_batch(rows, workers=2)
+    assert states(report) == dict.fromkeys(originals, "packed")
+    assert all(row.files and row.archive_size == row.archive.stat().st_size for row in report.rows)
+    assert all(verify(row.archive).whole for row in report.rows)
 
 
 @pytest.mark.usefixtures("always_spread")

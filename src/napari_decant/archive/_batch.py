@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from napari_decant.archive._batch_report import BatchReport, BatchRow
 from napari_decant.archive._plan import PlanRow
-from napari_decant.archive._reader import Archive
-from napari_decant.archive._spread import Task, failed_row, files_of, run_task, share_done, spread
+from napari_decant.archive._settled import settle
+from napari_decant.archive._spread import Task, run_task, share_done, spread
 from napari_decant.archive._workers import available_cores
-from napari_decant.errors import Cancelled, DecantError, TargetExists
+from napari_decant.errors import Cancelled
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 
 __all__ = ["pack_batch"]
@@ -70,7 +69,7 @@ def pack_batch(
     todo: list[int] = []
     for i, row in enumerate(rows):
         cancel.check()
-        settled = _settle(row, overwrite)
+        settled = settle(row, overwrite=overwrite)
         if settled is None:
             todo.append(i)
         else:
@@ -112,57 +111,3 @@ class _Among:
     def __call__(self, event: Progress) -> None:
         self._most = max(self._most, int(self._size * share_done(event)))
         self._progress(Progress("pack", self._before + self._most, self._total, event.item))
-
-
-def _settle(row: PlanRow, overwrite: bool) -> BatchRow | None:
-    """What needs no work: rows that failed in planning, and archives that are there already."""
-    if row.mode == "failed":
-        return BatchRow(
-            row.source, row.target, "failed", "failed", None, row.reason or "", row.exit_code,
-            relative=row.relative,
-        )  # fmt: skip
-    if overwrite or not os.path.lexists(row.target):
-        return None
-    try:
-        with Archive(row.target) as archive:
-            files = files_of(archive)
-            same = _same_source(row, archive)
-            mode, reason = archive.manifest.mode, archive.facts.get("reason")
-    except DecantError as error:
-        return failed_row(
-            row, TargetExists(f"{row.target} exists and is no whole archive ({error}); remove it")
-        )
-    if not same:
-        why = f"{row.target} exists already, of another state of {row.source.name}; remove it"
-        return failed_row(row, TargetExists(why))
-    size = row.target.stat().st_size if row.target.is_file() else _size_below(row.target)
-    return BatchRow(
-        row.source, row.target, "skipped", mode, reason if isinstance(reason, str) else None, "", 0,
-        row.original_size, size, files, row.relative, row.mtime_ns,
-    )  # fmt: skip
-
-
-def _size_below(folder: os.PathLike[str]) -> int:
-    return sum(
-        os.lstat(os.path.join(root, name)).st_size for root, _, names in os.walk(folder) for name in names
-    )
-
-
-def _same_source(row: PlanRow, archive: Archive) -> bool:
-    """Whether an archive was made of the very file, or files, that lie there now."""
-    if row.series is None:
-        size, name = archive.manifest.original_size, archive.manifest.original_name
-        found = (size, archive.real_names()[name], archive.facts.get("mtime_ns"))
-        return found == (row.original_size, row.source.name, row.mtime_ns)
-    members = archive.manifest.members
-    if len(members) != len(row.series.members):
-        return False
-    try:
-        return all(
-            planned.relpath == member.relpath
-            and planned.layout.size == member.original_size
-            and archive.kept.get(member.relpath, {}).get("mtime_ns") == planned.path.stat().st_mtime_ns
-            for planned, member in zip(row.series.members, members, strict=True)
-        )
-    except OSError:  # a file went away since it was looked at
-        return False

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from napari_decant.archive._batch_report import BatchRow
@@ -20,6 +20,7 @@ from napari_decant.archive._pack import pack
 from napari_decant.archive._pack_series import pack_series
 from napari_decant.archive._plan import PlanRow
 from napari_decant.archive._reader import Archive
+from napari_decant.archive._settled import failed_row, files_of, settle
 from napari_decant.errors import Cancelled, DecantError, StorageError
 from napari_decant.progress import (
     CancelToken,
@@ -33,7 +34,7 @@ from napari_decant.progress import (
 from napari_decant.stores._atomic import make_folder, storage_error
 from napari_decant.stores._partial import partial_path
 
-__all__ = ["Task", "failed_row", "files_of", "run_task", "share_done", "spread"]
+__all__ = ["Task", "run_task", "share_done", "spread"]
 
 logger = logging.getLogger(__name__)
 
@@ -89,30 +90,18 @@ def run_task(task: Task, progress: ProgressCallback, cancel: CancelToken) -> Bat
 
 
 def _run_claimed(task: Task, claim: Claim, progress: FileProgress, cancel: CancelToken) -> BatchRow:
+    again = claim.begun
     try:
         begun = claim.begin()  # should this process die now, it is known over which row
     except OSError as error:
         return failed_row(task.row, storage_error("writing", claim.path, error))
     if not begun:
         return failed_row(task.row, Cancelled("cancelled before it was begun"))
+    if again and not task.overwrite:  # its archive may have been finished, and only the answer was lost
+        settled = settle(task.row, overwrite=False)
+        if settled is not None and settled.state == "skipped":
+            return replace(settled, state="packed")
     return run_task(task, progress, cancel)
-
-
-def failed_row(row: PlanRow, error: DecantError) -> BatchRow:
-    """The result of a row that could not be packed."""
-    state = "cancelled" if isinstance(error, Cancelled) else "failed"
-    return BatchRow(
-        row.source, row.target, state, row.mode, None, str(error), error.exit_code, row.original_size,
-        relative=row.relative,
-    )  # fmt: skip
-
-
-def files_of(archive: Archive) -> tuple[tuple[str, str, int], ...]:
-    """Path when restored, sha256 and size of each original in an archive."""
-    manifest, names = archive.manifest, archive.real_names()
-    if manifest.mode != "series":
-        return ((names[manifest.original_name], manifest.original_sha256, manifest.original_size),)
-    return tuple((names[m.relpath], m.original_sha256, m.original_size) for m in manifest.members)
 
 
 def share_done(event: Progress | None) -> float:
