@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from napari_decant.archive._geometry import ByteOrder, PageLayout
-from napari_decant.archive._page_table import PageTable
+from napari_decant.archive._page_table import MAX_PLANES, PageTable, is_listable
 from napari_decant.archive._pages import Page, Reason, read_page
 from napari_decant.tiff._ifd import Ifd, NotTiff, ReadAt, TiffDirectory, read_directory
 
@@ -129,6 +129,8 @@ def plan_file(read: ReadAt, size: int) -> FileLayout:
     if not pages:
         return FileLayout(size, reason=Reason.NO_PAGES, anomaly=directory.anomaly)
     planes = _expand(directory, pages)
+    if planes is None:
+        return FileLayout(size, directory.byteorder, reason=Reason.TOO_MANY, anomaly=directory.anomaly)
     chosen, overlap = _largest_group(planes)
     listed = sum(plane.nbytes for plane, _ in chosen)
     found = sum(page.image_bytes for page in pages) + sum(plane.nbytes for plane, _ in planes)
@@ -136,6 +138,8 @@ def plan_file(read: ReadAt, size: int) -> FileLayout:
     if not chosen or found - listed > listed:
         reason = _dominant_reason(pages, bool(chosen), overlap)
         return FileLayout(size, directory.byteorder, reason=reason, anomaly=directory.anomaly)
+    if not is_listable(len(chosen), sum(len(plane.offsets) for plane, _ in chosen)):
+        return FileLayout(size, directory.byteorder, reason=Reason.TOO_MANY, anomaly=directory.anomaly)
     return FileLayout(
         size,
         directory.byteorder,
@@ -149,13 +153,18 @@ def plan_file(read: ReadAt, size: int) -> FileLayout:
 _Plane = tuple[PageLayout, int]
 
 
-def _expand(directory: TiffDirectory, pages: Sequence[Page]) -> list[_Plane]:
-    """List planes: one a page, or many where a single directory stands for a contiguous stack."""
+def _expand(directory: TiffDirectory, pages: Sequence[Page]) -> list[_Plane] | None:
+    """List planes: one a page, or many where a single directory stands for a contiguous stack.
+
+    None for a stack of more planes than can be listed.
+    """
     listable = [(page.layout, page.ifd.offset) for page in pages if page.layout is not None]
     if len(pages) != 1 or len(listable) != 1:
         return listable
     layout, ifd_offset = listable[0]
     count = _planes_behind(directory, pages[0].ifd, layout)
+    if count > MAX_PLANES:
+        return None  # before as many objects are made
     return [
         (replace(layout, offsets=layout.offsets + i * layout.nbytes) if i else layout, ifd_offset)
         for i in range(count)
