@@ -146,6 +146,20 @@ def test_pages_that_share_bytes(tmp_path: Path, offsets: list[int], reason: str 
     assert_comes_back(tmp_path / "a.tif", tmp_path / "out", reason)
 
 
+def test_pages_that_the_image_lacks_are_told(tmp_path: Path) -> None:
+    with tifffile.TiffWriter(tmp_path / "a.tif") as out:
+        for n in range(5):
+            out.write(pixels(20, 30) + n, compression="zlib" if n == 2 else None, metadata=None)
+        out.write(pixels(10, 15), subfiletype=1, metadata=None)  # a thumbnail is no loss
+    report = pack(tmp_path / "a.tif")
+    assert report.shape == (4, 20, 30)
+    assert report.notes == ("1 page is not part of the image (compressed), and restored all the same",)
+    write_pages(tmp_path / "b.tif", [{**PLAIN, 273: (4, 1, at)} for at in (600, 600, 1112, 1624)])
+    report = pack(tmp_path / "b.tif")
+    assert report.shape[0] == 2
+    assert report.notes[0].startswith("2 pages are not part of the image (overlapping-segments)")
+
+
 @pytest.mark.parametrize("limits", [(60, 10**6), (10**6, 12)], ids=["segments", "planes"])
 def test_more_pieces_than_a_manifest_may_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int]

@@ -42,6 +42,8 @@ class FileLayout:
         Why the walk through the directories ended early.
     page_offsets : list of int
         Directory of every page of the file in the order of its links, listed or not.
+    left_out : str or None
+        How many pages the image lacks, and why.
     """
 
     size: int
@@ -51,6 +53,7 @@ class FileLayout:
     reason: str | None = None
     anomaly: str | None = None
     page_offsets: Sequence[int] = ()
+    left_out: str | None = None
 
     @property
     def pixel_bytes(self) -> int:
@@ -147,7 +150,21 @@ def plan_file(read: ReadAt, size: int) -> FileLayout:
         [offset for _, offset in chosen],
         anomaly=directory.anomaly,
         page_offsets=[ifd.offset for ifd in directory.pages],
+        left_out=_left_out(pages, chosen[0][0], len(chosen)),
     )
+
+
+def _left_out(pages: Sequence[Page], first: PageLayout, listed: int) -> str | None:
+    """Say how many pages the image lacks: those that cannot be listed, other than thumbnails and the like."""
+    reasons = [page.reason for page in pages if page.reason is not None]
+    alike = [page.layout for page in pages if page.layout is not None]
+    shared = sum(each.shape == first.shape and each.dtype == first.dtype for each in alike) - listed
+    reasons += [Reason.OVERLAP] * shared
+    if not reasons:
+        return None
+    what = "1 page is" if len(reasons) == 1 else f"{len(reasons):,} pages are"
+    why = ", ".join(dict.fromkeys(reasons))
+    return f"{what} not part of the image ({why}), and restored all the same"
 
 
 _Plane = tuple[PageLayout, int]
