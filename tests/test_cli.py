@@ -131,6 +131,27 @@ def test_an_empty_path_is_not_this_folder(
     assert sorted(tiff.parent.iterdir()) == before
 
 
+def test_a_tiff_where_an_archive_is_wanted(
+    capsys: pytest.CaptureFixture[str], tiff: Path, tmp_path: Path
+) -> None:
+    for verb in (["verify"], ["verify", "--quick"], ["info"], ["restore", "-o", tmp_path / "back"]):
+        code, _, err = run(capsys, *verb, tiff)
+        assert code == 2
+        one_sentence(err)
+        assert "is a TIFF and no archive" in err
+
+
+def test_a_folder_where_a_file_would_be_restored(
+    capsys: pytest.CaptureFixture[str], tiff: Path, archive: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "back" / tiff.name).mkdir(parents=True)
+    for more in ([], ["--overwrite"]):
+        code, _, err = run(capsys, "restore", archive, "-o", tmp_path / "back", *more)
+        assert code == 2
+        one_sentence(err)
+    assert [path.name for path in (tmp_path / "back").iterdir()] == [tiff.name]
+
+
 def test_an_output_folder_that_is_a_file(
     capsys: pytest.CaptureFixture[str], tiff: Path, archive: Path
 ) -> None:
