@@ -248,6 +248,27 @@ def test_report_and_sums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         tool(tmp_path / "back", tmp_path / "out" / "SHA256SUMS")
 
 
+@pytest.mark.parametrize("name", ["report.json", "SHA256SUMS"])
+def test_reports_are_not_written_over_files_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Without ``-o`` they lie in the folder of the originals, where such names are common."""
+    make_tree(tmp_path, 2)
+    theirs = tmp_path / name
+    theirs.write_text("00" * 32 + "  p0.tif\n")
+    for _ in range(2):
+        assert main(["pack", str(tmp_path)]) == 0
+        assert "decant-report.json" in capsys.readouterr().err
+        assert theirs.read_text() == "00" * 32 + "  p0.tif\n"
+        reports = {path.name for path in tmp_path.iterdir() if path.suffix == ".json" or "SUMS" in path.name}
+        assert reports == {name, "decant-report.json", "decant-SHA256SUMS"}
+    theirs.unlink()
+    assert main(["pack", str(tmp_path)]) == 0  # replaces nothing but its own, without a word
+    assert main(["pack", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+    assert "p0.tif" in (tmp_path / "SHA256SUMS").read_text()
+
+
 @pytest.mark.parametrize("failing", [False, True])
 def test_sums_of_series_match_their_restored_places(tmp_path: Path, failing: bool) -> None:
     for name in ("day1", "day2"):

@@ -146,6 +146,56 @@ def test_pages_that_share_bytes(tmp_path: Path, offsets: list[int], reason: str 
     assert_comes_back(tmp_path / "a.tif", tmp_path / "out", reason)
 
 
+def test_pages_that_the_image_lacks_are_told(tmp_path: Path) -> None:
+    with tifffile.TiffWriter(tmp_path / "a.tif") as out:
+        for n in range(5):
+            out.write(pixels(20, 30) + n, compression="zlib" if n == 2 else None, metadata=None)
+        out.write(pixels(10, 15), subfiletype=1, metadata=None)  # a thumbnail is no loss
+    report = pack(tmp_path / "a.tif")
+    assert report.shape == (4, 20, 30)
+    assert report.notes == ("1 page is not part of the image (compressed), and restored all the same",)
+    write_pages(tmp_path / "b.tif", [{**PLAIN, 273: (4, 1, at)} for at in (600, 600, 1112, 1624)])
+    report = pack(tmp_path / "b.tif")
+    assert report.shape[0] == 2
+    assert report.notes[0].startswith("2 pages are not part of the image (overlapping-segments)")
+
+
+@pytest.mark.parametrize("limits", [(60, 10**6), (10**6, 12)], ids=["segments", "planes"])
+def test_more_pieces_than_a_manifest_may_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int]
+) -> None:
+    """The limits on reading are those on writing, else an archive would refuse itself once it is written."""
+    from napari_decant.archive import _manifest, _page_table
+
+    few, many = tmp_path / "few.tif", tmp_path / "many.tif"
+    tifffile.imwrite(few, pixels(8, 9), metadata=None)
+    # a tile at the right edge has a segment a row
+    tifffile.imwrite(many, pixels(4, 40, 9), metadata=None, tile=(16, 16), photometric="minisblack")
+    for module in (_manifest, _page_table):
+        monkeypatch.setattr(module, "MAX_VALUES", limits[0])
+        monkeypatch.setattr(module, "MAX_CONTAINERS", limits[1])
+    assert_comes_back(few, tmp_path / "out", None)
+    assert_comes_back(many, tmp_path / "out", "too-many-pieces")
+
+    series = tmp_path / "series"
+    series.mkdir()
+    for name in ("a.tif", "b.tif", "c.tif"):
+        tifffile.imwrite(series / name, pixels(8, 9), metadata=None)
+    (row,) = plan([series], tmp_path, series=True)
+    assert row.target.name == "series.zarr"
+    assert "the planes are in more pieces than one archive can list" in row.notes[0]
+
+
+def test_a_stack_of_countless_planes_is_not_made_into_objects(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    text = "ImageJ=1.54f\nimages=999999999\n"
+    with path.open("wb") as out:
+        tifffile.imwrite(out, pixels(1, 1, dtype="u1"), description=text, metadata=None)
+        out.truncate(1 << 30)  # a hole
+    (row,) = plan([path], tmp_path, estimate=False)
+    assert (row.mode, row.reason) == ("verbatim", "too-many-pieces")
+
+
 def test_directories_that_lead_back(tmp_path: Path) -> None:
     write_pages(tmp_path / "a.tif", [PLAIN], loop=True)
     assert "directory links form a loop" in pack(tmp_path / "a.tif", tmp_path).notes

@@ -180,6 +180,10 @@ def test_damage_in_a_nested_series_is_named_by_part_and_key(tmp_path: Path) -> N
     quick = {problem.key: problem.kind for problem in verify(archive, quick=True).problems}
     assert quick[".decant/manifest.json"] == "changed"
     (archive / ".decant" / "manifest.json").write_bytes(text)
+    shutil.copy(folder / "p2.tif", archive / "m2.zarr.zip")  # the file itself where its archive was
+    found = verify(archive)
+    assert [problem.key for problem in found.problems if problem.kind == "damaged"][-1] == "m2.zarr.zip"
+    assert not found.members[2].whole
     (archive / "m2.zarr.zip").unlink()
     gone = {problem.kind for problem in verify(archive, quick=True).problems if "m2" in problem.key}
     assert gone == {"missing", "damaged"}

@@ -93,14 +93,74 @@ def test_wrong_call(capsys: pytest.CaptureFixture[str], words: list[str]) -> Non
 
 @pytest.mark.parametrize(
     "words",
-    [["--memory", "lots"], ["--workers", "0"], ["--codec", "gzip"], ["--permanently"]],
-    ids=lambda words: words[0],
+    [
+        ["--memory", "lots"],
+        ["--workers", "0"],
+        ["--codec", "gzip"],
+        ["--levels", "-1"],
+        ["--pattern", "img_t{t}.tif"],
+        ["--permanently"],
+        ["--output", ""],
+        ["--output="],
+    ],
+    ids=" ".join,
 )
 def test_wrong_option(capsys: pytest.CaptureFixture[str], tiff: Path, words: list[str]) -> None:
     code, _, err = run(capsys, "pack", tiff, *words)
     assert code == 2
     one_sentence(err)
     assert not Path(f"{tiff}.zarr.zip").exists()
+    assert run(capsys, "pack", tiff)[0] == 0
+    assert run(capsys, "pack", tiff, *words)[0] == 2  # also where there is nothing to do
+
+
+@pytest.mark.parametrize("verb", [["pack"], ["verify"], ["info"], ["clean"], ["restore", "-o", "back"]])
+def test_an_empty_path_is_not_this_folder(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tiff: Path,
+    archive: Path,
+    verb: list[str],
+) -> None:
+    """So a script whose variable is not set does nothing to the folder that it is in."""
+    monkeypatch.chdir(tiff.parent)
+    before = sorted(tiff.parent.iterdir())
+    code, _, err = run(capsys, *verb, "")
+    assert code == 2
+    one_sentence(err)
+    assert sorted(tiff.parent.iterdir()) == before
+
+
+def test_a_tiff_where_an_archive_is_wanted(
+    capsys: pytest.CaptureFixture[str], tiff: Path, tmp_path: Path
+) -> None:
+    for verb in (["verify"], ["verify", "--quick"], ["info"], ["restore", "-o", tmp_path / "back"]):
+        code, _, err = run(capsys, *verb, tiff)
+        assert code == 2
+        one_sentence(err)
+        assert "is a TIFF and no archive" in err
+
+
+def test_a_folder_where_a_file_would_be_restored(
+    capsys: pytest.CaptureFixture[str], tiff: Path, archive: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "back" / tiff.name).mkdir(parents=True)
+    for more in ([], ["--overwrite"]):
+        code, _, err = run(capsys, "restore", archive, "-o", tmp_path / "back", *more)
+        assert code == 2
+        one_sentence(err)
+    assert [path.name for path in (tmp_path / "back").iterdir()] == [tiff.name]
+
+
+def test_an_output_folder_that_is_a_file(
+    capsys: pytest.CaptureFixture[str], tiff: Path, archive: Path
+) -> None:
+    for verb in (["pack", tiff], ["restore", archive]):
+        for output in (tiff, tiff / "below"):
+            code, _, err = run(capsys, *verb, "-o", output)
+            assert code == 2
+            one_sentence(err)
+            assert f"{tiff} is no folder" in err
 
 
 def test_folder_without_tiffs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -288,6 +288,53 @@ def test_xml_entities_are_never_expanded(tmp_path: Path) -> None:
     assert image.name == "a.ome.tif"
 
 
+@pytest.mark.parametrize("claim", ['SizeT="{}"', 'SizeT="1"><TiffData PlaneCount="{}" IFD="0"/'])
+def test_planes_that_are_only_declared_cost_nothing(tmp_path: Path, claim: str) -> None:
+    text = (
+        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><Image ID="Image:0">'
+        '<Pixels ID="P:0" DimensionOrder="XYZCT" SizeX="30" SizeY="20" SizeZ="1" SizeC="1" Type="uint16" '
+        + claim.format(10**13)
+        + "></Pixels></Image></OME>"
+    )
+    data = ramp((20, 30), np.uint16)
+    path = write(tmp_path / "a.ome.tif", data, description=text, metadata=None)
+    image = open_image(path)  # a list of as many would not fit into any memory
+    assert np.array_equal(np.asarray(image.levels[0]), data)
+    assert "10,000,000,000,000 planes" in image.warnings[0]
+
+
+@pytest.mark.parametrize("back_to", [0, 2])
+def test_links_without_an_end_end(tmp_path: Path, back_to: int) -> None:
+    """Pages of two kinds, so that their number cannot be guessed from the first ones."""
+    path = tmp_path / "a.tif"
+    with tifffile.TiffWriter(path) as out:
+        for side in (8, 9, 8, 9):
+            out.write(ramp((side, 7), np.uint16), metadata=None)
+    with tifffile.TiffFile(path) as tif:
+        offsets = [page.offset for page in tif.pages]
+    raw = bytearray(path.read_bytes())
+    link = offsets[3] + 2 + 12 * struct.unpack_from("<H", raw, offsets[3])[0]
+    struct.pack_into("<I", raw, link, offsets[back_to])
+    path.write_bytes(raw)
+    with pytest.raises((FormatError, ChoiceNeeded)):
+        open_image(path)
+
+
+@pytest.mark.parametrize(("kind", "value"), [(9, b"\xff\xff\xff\xff"), (11, struct.pack("<f", 30))])
+def test_a_width_that_is_no_count_is_no_image(tmp_path: Path, kind: int, value: bytes) -> None:
+    path = write(tmp_path / "a.tif", ramp((20, 30), np.uint16), metadata=None)
+    raw = bytearray(path.read_bytes())
+    at = (
+        raw.index(struct.pack("<HHI", 256, 4, 1))
+        if struct.pack("<HHI", 256, 4, 1) in raw
+        else raw.index(struct.pack("<HHI", 256, 3, 1))
+    )
+    raw[at : at + 12] = struct.pack("<HHI", 256, kind, 1) + value
+    path.write_bytes(raw)
+    with pytest.raises(FormatError):
+        open_image(path)
+
+
 def test_what_is_no_image_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     path.write_bytes(b"II*\0" + struct.pack("<I", 4))

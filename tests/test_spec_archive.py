@@ -25,10 +25,11 @@ def test_every_reason_is_explained_once() -> None:
 
 def test_limits_that_the_page_names() -> None:
     from napari_decant.archive import _manifest as manifest
+    from napari_decant.archive import _page_table as table
     from napari_decant.stores import ZipLimits
 
-    named = [f"{ZipLimits().max_entries:,} entries", f"{manifest._MAX_VALUES:,} values"]
-    named += [f"{manifest._MAX_CONTAINERS:,} lists and objects"]
+    named = [f"{ZipLimits().max_entries:,} entries", f"{table.MAX_VALUES:,} values"]
+    named += [f"{table.MAX_CONTAINERS:,} lists and objects"]
     assert manifest.MAX_MANIFEST_BYTES == ZipLimits().max_directory_bytes == 1 << 30
     for text in named:
         assert text in SPEC

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from napari_decant.archive._batch_report import BatchReport, BatchRow
+from napari_decant.archive._codec import parse_codec
+from napari_decant.archive._levels import plan_levels
 from napari_decant.archive._plan import PlanRow
 from napari_decant.archive._settled import settle
 from napari_decant.archive._spread import Task, run_task, share_done, spread
-from napari_decant.archive._workers import available_cores
+from napari_decant.archive._workers import available_cores, choose_workers
 from napari_decant.errors import Cancelled
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 
@@ -60,9 +62,14 @@ def pack_batch(
 
     Raises
     ------
+    UsageError
+        An option is wrong.
     Cancelled
         ``cancel`` was used; finished archives stay.
     """
+    parse_codec(codec)
+    plan_levels((1, 1), levels)
+    choose_workers(0, workers, memory)
     begun = time.monotonic()
     cancel = cancel or CancelToken()
     results: dict[int, BatchRow] = {}

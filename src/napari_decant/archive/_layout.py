@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from napari_decant.archive._geometry import ByteOrder, PageLayout
-from napari_decant.archive._page_table import PageTable
+from napari_decant.archive._page_table import MAX_PLANES, PageTable, is_listable
 from napari_decant.archive._pages import Page, Reason, read_page
 from napari_decant.tiff._ifd import Ifd, NotTiff, ReadAt, TiffDirectory, read_directory
 
@@ -42,6 +42,8 @@ class FileLayout:
         Why the walk through the directories ended early.
     page_offsets : list of int
         Directory of every page of the file in the order of its links, listed or not.
+    left_out : str or None
+        How many pages the image lacks, and why.
     """
 
     size: int
@@ -51,6 +53,7 @@ class FileLayout:
     reason: str | None = None
     anomaly: str | None = None
     page_offsets: Sequence[int] = ()
+    left_out: str | None = None
 
     @property
     def pixel_bytes(self) -> int:
@@ -129,6 +132,8 @@ def plan_file(read: ReadAt, size: int) -> FileLayout:
     if not pages:
         return FileLayout(size, reason=Reason.NO_PAGES, anomaly=directory.anomaly)
     planes = _expand(directory, pages)
+    if planes is None:
+        return FileLayout(size, directory.byteorder, reason=Reason.TOO_MANY, anomaly=directory.anomaly)
     chosen, overlap = _largest_group(planes)
     listed = sum(plane.nbytes for plane, _ in chosen)
     found = sum(page.image_bytes for page in pages) + sum(plane.nbytes for plane, _ in planes)
@@ -136,6 +141,8 @@ def plan_file(read: ReadAt, size: int) -> FileLayout:
     if not chosen or found - listed > listed:
         reason = _dominant_reason(pages, bool(chosen), overlap)
         return FileLayout(size, directory.byteorder, reason=reason, anomaly=directory.anomaly)
+    if not is_listable(len(chosen), sum(len(plane.offsets) for plane, _ in chosen)):
+        return FileLayout(size, directory.byteorder, reason=Reason.TOO_MANY, anomaly=directory.anomaly)
     return FileLayout(
         size,
         directory.byteorder,
@@ -143,19 +150,38 @@ def plan_file(read: ReadAt, size: int) -> FileLayout:
         [offset for _, offset in chosen],
         anomaly=directory.anomaly,
         page_offsets=[ifd.offset for ifd in directory.pages],
+        left_out=_left_out(pages, chosen[0][0], len(chosen)),
     )
+
+
+def _left_out(pages: Sequence[Page], first: PageLayout, listed: int) -> str | None:
+    """Say how many pages the image lacks: those that cannot be listed, other than thumbnails and the like."""
+    reasons = [page.reason for page in pages if page.reason is not None]
+    alike = [page.layout for page in pages if page.layout is not None]
+    shared = sum(each.shape == first.shape and each.dtype == first.dtype for each in alike) - listed
+    reasons += [Reason.OVERLAP] * shared
+    if not reasons:
+        return None
+    what = "1 page is" if len(reasons) == 1 else f"{len(reasons):,} pages are"
+    why = ", ".join(dict.fromkeys(reasons))
+    return f"{what} not part of the image ({why}), and restored all the same"
 
 
 _Plane = tuple[PageLayout, int]
 
 
-def _expand(directory: TiffDirectory, pages: Sequence[Page]) -> list[_Plane]:
-    """List planes: one a page, or many where a single directory stands for a contiguous stack."""
+def _expand(directory: TiffDirectory, pages: Sequence[Page]) -> list[_Plane] | None:
+    """List planes: one a page, or many where a single directory stands for a contiguous stack.
+
+    None for a stack of more planes than can be listed.
+    """
     listable = [(page.layout, page.ifd.offset) for page in pages if page.layout is not None]
     if len(pages) != 1 or len(listable) != 1:
         return listable
     layout, ifd_offset = listable[0]
     count = _planes_behind(directory, pages[0].ifd, layout)
+    if count > MAX_PLANES:
+        return None  # before as many objects are made
     return [
         (replace(layout, offsets=layout.offsets + i * layout.nbytes) if i else layout, ifd_offset)
         for i in range(count)

@@ -25,7 +25,7 @@ from pydantic import (
 
 from napari_decant.archive._geometry import PageLayout
 from napari_decant.archive._names import refuse_clashes
-from napari_decant.archive._page_table import PageColumns, PageTable, read_columns
+from napari_decant.archive._page_table import MAX_CONTAINERS, MAX_VALUES, PageColumns, PageTable, read_columns
 from napari_decant.errors import FormatError, UnsafeInput, UnsupportedOperation
 from napari_decant.stores import unsafe_name_reason
 
@@ -45,8 +45,6 @@ __all__ = [
 FORMAT = 1
 MANIFEST_KEY = ".decant/manifest.json"
 MAX_MANIFEST_BYTES = 1 << 30
-_MAX_VALUES = 40_000_000  # a file of ten million strips has half as many; each costs some 40 bytes as JSON
-_MAX_CONTAINERS = 8_000_000  # lists and objects: a million files of one page have half as many
 
 _DTYPE_NAME = re.compile(r"[<>|=]?[a-z]{1,10}[0-9]{0,3}", re.ASCII)
 
@@ -232,7 +230,7 @@ def load_manifest(data: bytes, where: str) -> Manifest:
     FormatError
         It is damaged: not JSON, or its numbers contradict each other.
     """
-    if data.count(b",") > _MAX_VALUES or data.count(b"[") + data.count(b"{") > _MAX_CONTAINERS:
+    if data.count(b",") > MAX_VALUES or data.count(b"[") + data.count(b"{") > MAX_CONTAINERS:
         raise UnsafeInput(
             f"the manifest of {where} holds more numbers than any real one; it is made to exhaust memory"
         )

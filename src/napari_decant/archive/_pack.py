@@ -311,7 +311,7 @@ def _write_byte_exact(job: _Job, layout: FileLayout, writer: ArchiveWriter) -> P
     )
     writer.finish(attributes, dump_manifest(manifest))
     names = (*axes.canonical_order, "y", "x", *(("c",) if first.samples > 1 else ()))
-    anomaly = (layout.anomaly,) if layout.anomaly else ()
+    anomaly = tuple(text for text in (layout.anomaly, layout.left_out) if text)
     return PackReport(
         source.path, job.target, "byte-exact", None, sha256, source.size, 0, names, tuple(shape),
         first.dtype.name, str(job.codec), job.workers, (*description.notes, *anomaly),

@@ -11,12 +11,37 @@ import numpy as np
 
 from napari_decant.archive._geometry import PageLayout
 
-__all__ = ["PageColumns", "PageKind", "PageTable", "read_columns"]
+__all__ = [
+    "MAX_CONTAINERS",
+    "MAX_PLANES",
+    "MAX_VALUES",
+    "PageColumns",
+    "PageKind",
+    "PageTable",
+    "is_listable",
+    "read_columns",
+]
+
+MAX_VALUES: Final = 40_000_000
+"""Of a manifest: a file of ten million strips has half as many; each costs some 40 bytes as JSON."""
+MAX_CONTAINERS: Final = 8_000_000
+"""Lists and objects of a manifest: a million files of one page have half as many."""
+_OF_A_FILE: Final = (16, 4)  # values and containers, rounded up
+_OF_A_PAGE: Final = (16, 4)
+MAX_PLANES: Final = MAX_CONTAINERS // _OF_A_PAGE[1]
 
 _KEYS: Final = (
     "dtype", "samplesperpixel", "planarconfig", "predictor", "rowsperstrip", "tilewidth", "tilelength",
 )  # fmt: skip
 _COLUMNS: Final = ("index", "dataoffsets", "databytecounts")
+
+
+def is_listable(planes: int, segments: int, files: int = 1) -> bool:
+    """Whether a manifest of so many planes in so many pieces stays within what is read."""
+    values, containers = (
+        file * files + page * planes for file, page in zip(_OF_A_FILE, _OF_A_PAGE, strict=True)
+    )
+    return values + 2 * segments <= MAX_VALUES and containers <= MAX_CONTAINERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class Reason:
     SPARSE = "sparse-segments"
     OVERLAP = "overlapping-segments"
     MIXED = "mixed-pages"
+    TOO_MANY = "too-many-pieces"
     OTHER_SHAPE = "other-shape-than-the-series"
     RECONSTRUCTION = "reconstruction-differs"
 

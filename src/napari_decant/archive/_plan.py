@@ -163,10 +163,11 @@ def plan(
     Raises
     ------
     UsageError
-        A path does not exist, or a folder holds no TIFF.
+        A path does not exist, a folder holds no TIFF, or the codec is unknown.
     UnsupportedOperation
         The only series holds links, or names that clash.
     """
+    parse_codec(codec)  # a wrong one is refused before anything is read
     cancel = cancel or CancelToken()
     output = None if output_dir is None else Path(output_dir)
     given = [Path(path) for path in paths]

@@ -25,7 +25,14 @@ from napari_decant.archive._manifest import (
 from napari_decant.archive._names import real_name
 from napari_decant.archive._page_faults import find_faults
 from napari_decant.archive._page_table import PageColumns, PageTable
-from napari_decant.errors import DecantError, FormatError, IncompleteFile, MissingKey, StorageError
+from napari_decant.errors import (
+    DecantError,
+    FormatError,
+    IncompleteFile,
+    MissingKey,
+    StorageError,
+    UsageError,
+)
 from napari_decant.ngff import ArrayMeta
 from napari_decant.stores import FolderStore, LocalFile, Store, ZipStore, open_zip, salvage_directory
 from napari_decant.stores._atomic import require_path
@@ -38,6 +45,11 @@ logger = logging.getLogger(__name__)
 _MAX_ATTRIBUTES = 64 << 20
 
 
+def _begins_like_a_tiff(path: Path) -> bool:
+    with LocalFile(path) as file:
+        return file.read_at(0, min(4, file.size)) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
 def _open_store(path: Path, *, salvage: bool, parked: bool) -> Store:
     if path.is_dir():
         return FolderStore(path)
@@ -46,6 +58,8 @@ def _open_store(path: Path, *, salvage: bool, parked: bool) -> Store:
     try:
         return open_zip(path)
     except IncompleteFile:
+        if _begins_like_a_tiff(path):
+            raise UsageError(f"{path} is a TIFF and no archive; `pack` makes one of it") from None
         if not salvage:
             raise
     file = LocalFile(path)

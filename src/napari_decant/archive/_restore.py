@@ -183,6 +183,9 @@ def _targets(
         if name != names[file.name]:
             notes.append(f"{names[file.name]} is no name for this system and was restored as {name}")
         targets.append(folder.joinpath(*name.split("/")))
+    for target in targets:
+        if target.is_dir() and not target.is_symlink():
+            raise TargetExists(f"{target} is a folder, where a file would be restored; choose another folder")
     if not overwrite:
         taken = [target for target in targets if os.path.lexists(target)]
         if taken:

@@ -11,6 +11,7 @@ from pathlib import Path
 from napari_decant.archive._describe import Description
 from napari_decant.archive._layout import FileLayout, plan_file
 from napari_decant.archive._names import member_name, natural_key, refuse_clashes, stored_name
+from napari_decant.archive._page_table import is_listable
 from napari_decant.archive._pages import Reason
 from napari_decant.archive._source import Source
 from napari_decant.archive._workers import ordered
@@ -207,9 +208,17 @@ def plan_series(
         alike = "no two images agree"
         if agreed:
             alike = f"{listed[0].relpath} outweighs the images that agree"
-        notes = (f"{alike}, so each file gets an archive of its own", *_notes(members[:0], members))
-        return SeriesPlan(base, tuple(members), False, notes=notes)
+        return _one_each(members, base, alike)
+    planes = [plane for member in listed for plane in member.layout.planes]
+    if not is_listable(len(planes), sum(len(plane.offsets) for plane in planes), len(members)):
+        return _one_each(members, base, "the planes are in more pieces than one archive can list")
     return _arrange(members, base, pattern)
+
+
+def _one_each(members: Sequence[SeriesMember], base: Path, why: str) -> SeriesPlan:
+    """A nested series, and why it is one."""
+    notes = (f"{why}, so each file gets an archive of its own", *_notes(members[:0], members))
+    return SeriesPlan(base, tuple(members), False, notes=notes)
 
 
 def _arrange(members: Sequence[SeriesMember], base: Path, pattern: str | None) -> SeriesPlan:

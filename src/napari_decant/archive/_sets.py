@@ -32,7 +32,8 @@ _PLANE = re.compile(r"img_(?:\d{9}_.*_\d{3}|(?:channel|position|time|z)\d{3}.*)\
 _BESIDE = frozenset(
     {"display_settings.txt", "DisplaySettings.json", "display_and_comments.txt", "comments.txt"}
 )
-LEFTOVERS = frozenset({"report.json", "sha256sums", ".ds_store", "thumbs.db", "desktop.ini"})
+_REPORTS = {f"{prefix}{name}" for prefix in ("", "decant-") for name in ("report.json", "sha256sums")}
+LEFTOVERS = frozenset({*_REPORTS, ".ds_store", "thumbs.db", "desktop.ini"})
 """Files, in lower case, that programs leave in any folder, this one too; nobody misses them."""
 _MAX_PAGES = 1 << 18
 _MAX_COMPANIONS = 20

@@ -28,6 +28,7 @@ from napari_decant.errors import (
     MissingKey,
     StorageError,
     UnsupportedOperation,
+    UsageError,
 )
 from napari_decant.progress import CancelToken, ProgressCallback, ignore_progress
 from napari_decant.stores import Store, ZipStore
@@ -306,7 +307,7 @@ class Checker:
                 if member.relpath in self.peers:
                     checker.peers = {inner: self.peers[member.relpath]}
                 report = checker.run()
-        except (FormatError, StorageError, UnsupportedOperation) as error:
+        except (FormatError, StorageError, UnsupportedOperation, UsageError) as error:
             self.note("damaged", name or member.relpath, str(error))
         else:
             (state,) = report.members

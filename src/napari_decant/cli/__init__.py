@@ -44,6 +44,11 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that are not UTF-8 must not end the program
     _watch_signals()
+    if not all(words) or any(word.startswith("--") and word.endswith("=") for word in words):
+        # as a path it would be the folder that one happens to be in
+        return _fail(
+            "an argument is empty; check the variables that the call was made from", 2, debug, as_json
+        )
     try:
         result = app(words, exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else 0

@@ -75,6 +75,8 @@ def pack(
 
     if permanently and not delete_source:
         raise UsageError("--permanently only says how --delete-source deletes; give both")
+    if pattern is not None and not series:
+        raise UsageError("--pattern only says how the names of a --series give axes; give both")
     progress, limit = progress_for(quiet), parse_size(memory)
     rows = archive.plan(
         paths, output, series=series, pattern=pattern, codec=codec, estimate=dry_run, workers=workers or 2,
@@ -93,7 +95,12 @@ def pack(
     clear(progress)
     folder = _report_folder(paths, output, series)
     if folder is not None and report.count("packed") + report.count("skipped"):
-        archive.write_reports(report, folder)
+        written, sums = archive.write_reports(report, folder)
+        if written.name != "report.json":
+            complain(
+                f"report.json and SHA256SUMS in {folder} are not of an earlier run and stay as they are; "
+                f"those of this one are {written.name} and {sums.name}"
+            )
     deleted = (
         archive.delete_sources(report.rows, permanently=permanently, cancel=cancel) if delete_source else []
     )

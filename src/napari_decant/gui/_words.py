@@ -35,6 +35,7 @@ _REASONS = {
     "sparse-segments": "parts of its pixel data are left out",
     "overlapping-segments": "pages share pixel data",
     "mixed-pages": "its pages are too different for one image",
+    "too-many-pieces": "its planes are too many, or in too many pieces",
     "reconstruction-differs": "its pixels could not be listed exactly",
     "other-shape-than-the-series": "it does not fit the other images",
 }

@@ -15,9 +15,9 @@ from napari_decant.images._image import Image
 from napari_decant.images._lazy import ArrayLimits, ChunkSource, LazyArray
 from napari_decant.images._tiff_facts import TiffFacts, has_doctype, tiff_facts
 from napari_decant.images._tiff_source import PageSource, RawSource, WithAxis
+from napari_decant.images._tiff_structure import StructureStream, declared_planes
 from napari_decant.ngff import Axis, ImageEntry, LabelInfo
 from napari_decant.stores import PositionalFile
-from napari_decant.stores._stream import PositionalStream
 
 __all__ = ["TiffImages"]
 
@@ -33,6 +33,7 @@ _DOMINANT = (
     0.75  # one series with this share of all pixels is the image; the rest are thumbnails, labels, masks
 )
 _MAX_SERIES = 100_000
+_MAX_PLANES = 10_000_000  # as many are listed if the metadata speak of them, in the file or not
 _IMAGEJ_COUNT = re.compile(r"ImageJ=[^\n]*\n(?:.*\n)*?images=(\d{1,12})\b")
 
 
@@ -80,8 +81,8 @@ class TiffImages:
     def _open(self, **flags: Any) -> Any:
         import tifffile
 
-        stream: Any = PositionalStream(self._file)
-
+        self._stream = StructureStream(self._file)
+        stream: Any = self._stream
         try:
             # A file object, and _multifile off: nothing but this file is opened, whatever its metadata name.
             return tifffile.TiffFile(stream, name=self._name, _multifile=False, **flags)
@@ -96,6 +97,9 @@ class TiffImages:
             if has_doctype(text):
                 self._warnings.append("the XML of the file defines entities, so it is not looked at")
                 self._tif = self._open(is_ome=False)
+            elif (planes := declared_planes(text)) > _MAX_PLANES:
+                self._warnings.append(f"its OME metadata speaks of {planes:,} planes, so it is not looked at")
+                self._tif = self._open(is_ome=False)
             series = list(self._tif.series)[:_MAX_SERIES]
             absent = sum(page is None for s in series for page in s.pages)
             if absent:
@@ -106,13 +110,15 @@ class TiffImages:
                 )
                 self._tif = self._open(is_ome=False)
                 series = list(self._tif.series)[:_MAX_SERIES]
+            series = [s for s in series if all(isinstance(n, int) and n > 0 for n in s.shape)]
             self._check_declared(series)
         except (DecantError, MemoryError):
             raise
         except Exception as error:
             raise FormatError(f"the pages of {self._uri} cannot be read: {str(error)[:200]}") from error
-        if not any(math.prod(s.shape) for s in series):
+        if not series:
             raise FormatError(f"{self._uri} holds no image")
+        self._stream.released()
         return series
 
     def _check_declared(self, series: list[Any]) -> None:

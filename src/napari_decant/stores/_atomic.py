@@ -92,11 +92,18 @@ def make_folder(folder: Path) -> None:
 
     Raises
     ------
+    UsageError
+        It, or what is above it, is a file.
     StorageError
-        It cannot be made, or is a file.
+        It cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        wrong = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), folder)
+        raise UsageError(
+            f"{wrong} is no folder, so nothing can be written into it; choose another one"
+        ) from error
     except OSError as error:
         raise storage_error("creating", folder, error) from error
 

@@ -38,6 +38,7 @@ _TYPES = {
 _RATIONALS = (5, 10)
 _SUBIFDS = 330
 _MAX_SUBIFD_DEPTH = 4
+_MAX_DIRECTORIES = 4_000_000  # empty ones have six bytes and cost two hundred
 
 
 class NotTiff(FormatError):
@@ -225,6 +226,9 @@ class _Walker:
         while offset:
             if offset in self._seen:
                 self._note("directory links form a loop")
+                break
+            if len(self._seen) >= _MAX_DIRECTORIES:
+                self._note("there are more directories than any real file has")
                 break
             self._seen.add(offset)
             parsed = self.one(offset, depth)
