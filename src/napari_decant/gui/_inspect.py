@@ -22,7 +22,7 @@ from superqt import QFlowLayout
 
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._filemap import FileMap
-from napari_decant.gui._intake import Intake
+from napari_decant.gui._intake import Intake, beside
 from napari_decant.gui._row import Row
 from napari_decant.gui._table import Table
 from napari_decant.gui._widgets import Action, Notice, label, side_button
@@ -189,7 +189,7 @@ class InspectPanel(Intake):
 
     def place(self) -> str:
         """See `Intake.place`: beside what is shown."""
-        return str(self.shown.path.parent) if self.shown is not None else ""
+        return beside([self.shown.path if self.shown is not None else None])
 
     def leave(self) -> None:
         """Stop looking: the panel goes."""
