@@ -72,7 +72,11 @@ class PackPanel(PlanningPanel):
         self._known: set[Path] = set()
         self._question: Notice | None = None
         self._outside: set[str] = set()
+        self._packed: list[BatchRow] = []  # by the last run
         super().__init__(desk, parent)
+        self._offering = QTimer(self)  # the dialog comes once the summary stands there
+        self._offering.setSingleShot(True)
+        self._offering.timeout.connect(self._offer_delete)
 
     def options(self) -> Options:
         """See `JobPanel.options`."""
@@ -314,9 +318,18 @@ class PackPanel(PlanningPanel):
             Action("Delete originals…", "trash", "Choose to delete originals, after one more check",
                    lambda: self.delete_originals(packed)),
         ]  # fmt: skip
+        self._packed = packed
         if self.desk.settings.offer_delete and ending.good:
-            QTimer.singleShot(0, lambda: self.delete_originals(packed))
+            self._offering.start()
         return Summary(ending, actions)
+
+    def _offer_delete(self) -> None:
+        self.delete_originals(self._packed)
+
+    def leave(self) -> None:
+        """See `PlanningPanel.leave`."""
+        self._offering.stop()
+        super().leave()
 
     def _save_report(self, rows: Sequence[BatchRow], seconds: float) -> None:
         name = QFileDialog.getExistingDirectory(self, "Folder for report.json and SHA256SUMS", self.place())

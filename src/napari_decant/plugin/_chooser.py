@@ -68,6 +68,7 @@ class ImageChooser(OneDock, QWidget):
         self.viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self._entries: dict[str, Sequence[ImageEntry]] = {}
         self._worker: Any = None
+        self._gone = False  # workers may end later than the list
         self.files = QComboBox()
         self.files.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.files.setMinimumContentsLength(12)
@@ -114,6 +115,7 @@ class ImageChooser(OneDock, QWidget):
 
     def undocked(self) -> None:
         """See `OneDock.undocked`."""
+        self._gone = True
         self.viewer.layers.events.inserted.disconnect(self._on_layers)
         self.viewer.layers.events.removed.disconnect(self._on_layers)
         if self._worker is not None:
@@ -173,7 +175,7 @@ class ImageChooser(OneDock, QWidget):
         def show(result: tuple[Sequence[ImageEntry], str]) -> None:
             entries, problem = result
             self._entries[where] = entries
-            if self.location == where:
+            if not self._gone and self.location == where:
                 self._show_file()
                 if problem:
                     self.words.setText(problem)
@@ -253,7 +255,8 @@ class ImageChooser(OneDock, QWidget):
             self._worker = None
             if bar is not None:
                 bar.close()
-            self._update()
+            if not self._gone:
+                self._update()
             for show, texts in ((show_warning, told), (show_error, failed)):
                 if texts:
                     more = f"; and {len(texts) - 3:,} more" if len(texts) > 3 else ""

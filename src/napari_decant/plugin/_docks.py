@@ -23,8 +23,10 @@ class OneDock:
     """Whether this one was made before."""
 
     def __new__(cls, napari_viewer: Any, *args: Any, **kwargs: Any) -> Any:
-        window = getattr(napari_viewer, "__wrapped__", napari_viewer).window  # napari hands out a proxy
-        there: Any = next((each for each in window.dock_widgets.values() if type(each) is cls), None)
+        viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)  # napari hands out a proxy
+        window: Any = getattr(viewer, "window", None)  # a viewer model has none
+        docks = window.dock_widgets if window is not None else {}
+        there: Any = next((each for each in docks.values() if type(each) is cls), None)
         if there is None:
             return super().__new__(cls)
         there._moving = True
