@@ -18,6 +18,7 @@ from napari_decant.gui._panel import Summary
 from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
 from napari_decant.gui._settings import Settings
+from napari_decant.gui._verify import note_gone
 from napari_decant.gui._widgets import Action, Notice
 from napari_decant.gui._words import becomes_text, count, reason_text, size_text
 from napari_decant.gui.jobs import Batch, Job, JobState, LeftOut, Planned, Task
@@ -119,7 +120,7 @@ class PackPanel(PlanningPanel):
 
     # --- planning ---
 
-    def plan(self, paths: Sequence[Path]) -> None:
+    def plan(self, paths: Sequence[Path], *, dropped: bool = False) -> None:
         """See `PlanningPanel.plan`."""
         settings = self.desk.settings
         task = Task(
@@ -133,14 +134,20 @@ class PackPanel(PlanningPanel):
             },
         )
         what = paths[0].name if len(paths) == 1 else count(len(paths), "dropped item")
-        found: list[PlanRow] = []
+        new: list[PlanRow] = []
+        known: list[PlanRow] = []
 
         def planned(part: Any) -> None:
-            if not isinstance(part, LeftOut):
-                found.extend(planned.row for planned in part)
+            for each in part if not isinstance(part, LeftOut) else ():
+                (known if each.row.source in self._known else new).append(each.row)
             self._planned(part)
 
-        self.look_at(task, f"Looking at {what}", planned, lambda job: self._looked(paths, found))
+        def looked(job: Job) -> None:
+            if dropped and known and not new and job.state is JobState.DONE:
+                self.note_nothing_new(what)
+            self._looked(paths, new)
+
+        self.look_at(task, f"Looking at {what}", planned, looked)
 
     def _planned(self, part: Any) -> None:
         if isinstance(part, LeftOut):
@@ -177,8 +184,12 @@ class PackPanel(PlanningPanel):
 
     def _left_out(self, part: LeftOut) -> None:
         paths = list(part.paths)
-        first = f"{paths[0].name}" + (f" and {len(paths) - 1:,} more" if len(paths) > 1 else "")
-        if part.kind == "archive":
+        first = part.words
+        if part.kind == "gone":
+            note_gone(self, part)
+        elif part.kind == "failed":
+            self.note(part.why, kind="bad")
+        elif part.kind == "archive":
             self.note(
                 f"{first}: packed already, or no TIFF.",
                 Action("Verify", "verify", "Verify them", lambda: self.handed.emit("verify", paths)),
