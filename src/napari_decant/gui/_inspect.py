@@ -228,7 +228,8 @@ class InspectPanel(Intake):
                 value_label = label(value, wrap=True)
                 value_label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
                 self._grid.addWidget(label(name, muted=True), line, 0, Qt.AlignmentFlag.AlignTop)
-                self._grid.addWidget(value_label, line, 1)
+                value_label.setAlignment(Qt.AlignmentFlag.AlignTop)  # beside its name, however many lines
+                self._grid.addWidget(value_label, line, 1, Qt.AlignmentFlag.AlignTop)
         self._grid.setRowStretch(line + 1, 1)
         first = found.members[0].name if found.members else found.title
         self.map.show_file(f"The original, {first}, from its first to its last byte",

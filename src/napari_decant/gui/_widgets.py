@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from qtpy.QtCore import QObject, QSize, Qt, Signal
+from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal
 from qtpy.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -27,6 +28,7 @@ __all__ = [
     "DropArea",
     "Notice",
     "bind_icon",
+    "calm_wheel",
     "flat_button",
     "main_button",
     "repolish",
@@ -68,6 +70,20 @@ def bind_icon(widget: QWidget, look: Look, name: str, role: str = "text") -> Non
         old.update()
         return
     _IconBinding(widget, look, name, role)
+
+
+class _CalmWheel(QObject):
+    def eventFilter(self, watched: Any, event: QEvent) -> bool:  # noqa: N802
+        if event.type() != QEvent.Type.Wheel or watched.hasFocus():
+            return False
+        event.ignore()  # so that what is around it gets it
+        return True
+
+
+def calm_wheel(widget: QWidget) -> None:
+    """Let the wheel change a field only once it was clicked: over any other one it scrolls the form."""
+    widget.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    widget.installEventFilter(_CalmWheel(widget))
 
 
 def repolish(widget: QWidget) -> None:

@@ -353,11 +353,15 @@ class CropPanel(QWidget):
     def close_down(self) -> None:
         """Cancel everything, wait for it, and let go of files and of the box in the view."""
         self._timer.stop()
+        self.stop_threads()
+        self.host.draw(False)
+        self.host.show(None)
+
+    def stop_threads(self) -> None:
+        """Cancel everything, wait for it, and let go of files; of a widget that Qt has deleted, too."""
         for bench in (self._preview, self._measure, self._warm, self.runner.bench):
             bench.close()
         self.cutter.close()
-        self.host.draw(False)
-        self.host.show(None)
 
 
 class _Column(QScrollArea):

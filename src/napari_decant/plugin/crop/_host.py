@@ -70,13 +70,17 @@ class NapariHost:
         ]
 
     def close(self) -> None:
-        """Let go of the viewer."""
+        """Let go of the viewer, and take the box out of it."""
+        self.release()
+        self.box.close()
+
+    def release(self) -> None:
+        """Let go of a viewer that is closed."""
         self.panel = None
         for emitter, callback in self._connections():
             emitter.disconnect(callback)
         for layer in self.viewer.layers:
             self._watch(layer, False)
-        self.box.close()
 
     # --- what the panel asks ---
 

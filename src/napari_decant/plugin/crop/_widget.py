@@ -44,10 +44,21 @@ class CropWidget(OneDock, CropPanel):
         app = QApplication.instance()
         if app is not None:
             app.aboutToQuit.connect(self.undocked)
+        self.destroyed.connect(lambda: self._let_go())  # with its whole window; it is no widget any more then
         self.refresh()
+
+    def _let_go(self) -> None:
+        if self._open:
+            self._open = False
+            self._unguard()
+            self._viewer.events.theme.disconnect(self._retheme)
+            self.stop_threads()
+            self._host.release()
 
     def _later(self, call: Callable[[], object]) -> None:
         """Call something when napari has finished what it is doing; the same thing once only."""
+        if not self._open:
+            return
         if not self._soon:
             QTimer.singleShot(0, self._run_soon)
         self._soon[getattr(call, "__func__", call)] = call
