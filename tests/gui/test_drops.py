@@ -155,3 +155,17 @@ def test_originals_for_one_place_are_not_restored_though_the_folder_is_chosen_la
     assert notices(panel) == ["Two originals would go to the same place; see the table."]
     assert all(panel.table.isExpanded(panel.rows.index_of(row)) for row in rows(panel))
     assert not panel.footer.main.isEnabled()
+
+
+def test_a_long_name_in_a_message_is_not_cut_off(qtbot, show, drop, tmp_path: Path) -> None:
+    panel = show("verify")
+    name = "20260101_plate_with_a_long_name_well_B07_488nm" * 4 + ".txt"
+    (tmp_path / name).write_text("no archive")
+    panel.window().resize(700, 640)
+    drop(panel, tmp_path / name)
+    settled(qtbot, panel)
+    (notice,) = panel.notices()
+    assert notice.text == f"{name} is no archive."
+    words = notice._text
+    assert words.minimumSizeHint().width() <= words.width()
+    assert words.height() > 2 * words.fontMetrics().height()  # it goes on in the next lines

@@ -25,7 +25,7 @@ from napari_decant.gui._filemap import FileMap
 from napari_decant.gui._intake import Intake, beside
 from napari_decant.gui._row import Row
 from napari_decant.gui._table import Table
-from napari_decant.gui._widgets import Action, Notice, label, side_button
+from napari_decant.gui._widgets import Action, Notice, breakable, label, side_button
 from napari_decant.gui.jobs import Inspection, Job, Picture, Task
 
 __all__ = ["InspectPanel"]
@@ -218,7 +218,7 @@ class InspectPanel(Intake):
             widget.hide()
             widget.deleteLater()
         line = 0
-        title = label(found.title, wrap=True)
+        title = label(breakable(found.title), wrap=True)
         title.setObjectName("cardTitle")
         title.setToolTip(str(found.path))
         self._grid.addWidget(title, line, 0, 1, 2)

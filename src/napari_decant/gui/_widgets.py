@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,12 +29,16 @@ __all__ = [
     "DropArea",
     "Notice",
     "bind_icon",
+    "breakable",
     "calm_wheel",
     "flat_button",
     "main_button",
     "repolish",
     "side_button",
 ]
+
+
+_PLACES = re.compile(r"(?<=[_./\\-])(?=\w)|(?<=\w{16})(?=\w)")  # where a long name may be broken
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,11 @@ def flat_button(look: Look, action: Action) -> QToolButton:
     if action.icon:
         bind_icon(button, look, action.icon)
     return button
+
+
+def breakable(text: str) -> str:
+    """Let long names go on in the next line: they have no spaces, and would be cut off."""
+    return re.sub(r"\S{24,}", lambda name: _PLACES.sub("\u200b", name[0]), text)
 
 
 def label(text: str = "", *, muted: bool = False, wrap: bool = False) -> QLabel:
@@ -246,7 +256,8 @@ class Notice(QFrame):
         icon = label()
         names = {"info": ("info", "accent"), "warn": ("warning", "warn"), "bad": ("failed", "bad")}
         bind_icon(icon, look, *names[kind])
-        self._text = label(text, wrap=True)
+        self._said = text
+        self._text = label(breakable(text), wrap=True)
         gap = self.fontMetrics().height() // 3
         self.buttons = [side_button(look, action) for action in actions]
         self._inner = QHBoxLayout()
@@ -269,11 +280,12 @@ class Notice(QFrame):
     @property
     def text(self) -> str:
         """What it says."""
-        return self._text.text()
+        return self._said
 
     def set_text(self, text: str) -> None:
         """Say something else."""
-        self._text.setText(text)
+        self._said = text
+        self._text.setText(breakable(text))
 
     def put_away(self) -> None:
         """Remove it."""
