@@ -169,3 +169,56 @@ def test_a_long_name_in_a_message_is_not_cut_off(qtbot, show, drop, tmp_path: Pa
     words = notice._text
     assert words.minimumSizeHint().width() <= words.width()
     assert words.height() > 2 * words.fontMetrics().height()  # it goes on in the next lines
+
+
+def test_questions_about_series_go_with_what_they_ask_about(
+    qtbot, show, drop, click, tiffs: Path, tmp_path: Path
+) -> None:
+    (tiffs / "odd.tif").unlink()
+    other = tmp_path / "plate4"
+    other.mkdir()
+    for n in range(3):
+        write_tiff(other / f"img_{n}.tif", TiffSpec(seed=n))
+    panel = show("pack")
+
+    def asked() -> int:
+        return sum("one series?" in text for text in notices(panel))
+
+    for again in (False, True):
+        drop(panel, tiffs)
+        drop(panel, other)
+        settled(qtbot, panel)
+        assert asked() == 2
+        if again:
+            panel.remove(rows(panel))
+        else:
+            click(panel.footer.main)
+            settled(qtbot, panel)
+            panel.remove(rows(panel))
+        assert asked() == 0
+    drop(panel, tiffs)
+    drop(panel, other)
+    settled(qtbot, panel)
+    question = next(notice for notice in panel.notices() if "plate4" in notice.text)
+    click(question.buttons[0])
+    assert asked() == 0
+    settled(qtbot, panel)
+    qtbot.waitUntil(lambda: len(rows(panel)) == 2, timeout=20_000)
+
+
+def test_when_all_rows_are_gone_the_summary_stays_small_and_the_drop_area_is_back(
+    qtbot, show, drop, click, tiffs: Path
+) -> None:
+    panel = show("pack")
+    drop(panel, tiffs)
+    settled(qtbot, panel)
+    click(panel.footer.main)
+    settled(qtbot, panel)
+    assert not panel.drop.isVisible()
+    height = panel.card.height()
+    panel.remove(rows(panel))
+    qtbot.waitUntil(lambda: panel.drop.isVisible() and panel.drop.height() > 200)
+    assert panel.card.height() <= height
+    assert not panel.drop.strip
+    click(button(panel, "Done"))
+    assert panel.drop.isVisible()

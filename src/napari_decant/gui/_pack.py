@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class PackPanel(PlanningPanel):
 
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
         self._known: set[Path] = set()
-        self._question: Notice | None = None
+        self._questions: list[Notice] = []
         self._outside: set[str] = set()
         self._packed: list[BatchRow] = []  # by the last run
         super().__init__(desk, parent)
@@ -228,13 +229,17 @@ class PackPanel(PlanningPanel):
                 "Make one image a folder",
             )
         act = Action(words[1], "series", "One archive for each folder", self._as_series)
-        self._question = self.note(words[0], act)
-        self._question.closed.connect(self._answered)
+        question = self.note(words[0], act)
+        if question not in self._questions:
+            self._questions.append(question)
+            question.closed.connect(partial(self._questions.remove, question))
 
-    def _answered(self) -> None:
-        self._question = None
+    def _ask_no_more(self) -> None:
+        for question in list(self._questions):
+            question.put_away()
 
     def _as_series(self) -> None:
+        self._ask_no_more()  # it is the answer to all of them
         self.desk.settings.series = True
 
     def drop_plans(self, rows: Iterable[Row]) -> None:
@@ -252,6 +257,8 @@ class PackPanel(PlanningPanel):
         chosen = [row for row in rows if not self.busy(row)]
         self._known.difference_update(row.path for row in chosen if row.path is not None)
         super().remove(chosen)
+        if not self.rows.root.children:
+            self._ask_no_more()
 
     # --- packing ---
 
@@ -281,8 +288,7 @@ class PackPanel(PlanningPanel):
 
     def pack(self, rows: Sequence[Row]) -> None:
         """Pack some rows."""
-        if self._question is not None:  # what is packed file by file is no series
-            self._question.put_away()
+        self._ask_no_more()  # what is packed file by file is no series
         settings = self.desk.settings
         options = {
             "codec": settings.codec,

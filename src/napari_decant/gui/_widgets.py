@@ -256,7 +256,7 @@ class Notice(QFrame):
         icon = label()
         names = {"info": ("info", "accent"), "warn": ("warning", "warn"), "bad": ("failed", "bad")}
         bind_icon(icon, look, *names[kind])
-        self._said = text
+        self._said, self._away = text, False
         self._text = label(breakable(text), wrap=True)
         gap = self.fontMetrics().height() // 3
         self.buttons = [side_button(look, action) for action in actions]
@@ -288,7 +288,10 @@ class Notice(QFrame):
         self._text.setText(breakable(text))
 
     def put_away(self) -> None:
-        """Remove it."""
+        """Remove it; what its button does may have done so already."""
+        if self._away:
+            return
+        self._away = True
         self.closed.emit()
         self.hide()
         self.setParent(None)
@@ -303,6 +306,7 @@ class Card(QFrame):
     ) -> None:
         super().__init__()
         self.setObjectName("decantCard")
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         height = self.fontMetrics().height()
         picture = label()
         picture.setProperty("iconSize", round(height * 2.4))
