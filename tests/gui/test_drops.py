@@ -222,3 +222,65 @@ def test_when_all_rows_are_gone_the_summary_stays_small_and_the_drop_area_is_bac
     assert not panel.drop.strip
     click(button(panel, "Done"))
     assert panel.drop.isVisible()
+
+
+def test_a_folder_that_is_typed_is_the_one_that_a_shell_would_take(
+    qtbot, show, drop, click, tiffs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for verb, setting in (
+        ("pack", "output_folder"),
+        ("export", "export_folder"),
+        ("restore", "restore_folder"),
+    ):
+        panel = show(verb)
+        for typed in ("~/there", "there"):
+            setattr(panel.desk.settings, setting, typed)
+            drop(
+                panel,
+                tiffs / "cell_0.tif" if verb != "restore" else tmp_path / "there" / "cell_0.tif.zarr.zip",
+            )
+            settled(qtbot, panel)
+            (row,) = rows(panel)
+            target = (
+                row.data.row.target if verb == "pack" else row.data.target if verb == "export" else row.what
+            )
+            assert Path(target) == tmp_path / "there" / {
+                "pack": "cell_0.tif.zarr.zip",
+                "export": "cell_0.tif.zarr",
+            }.get(verb, "")
+            if verb == "pack" and typed == "~/there":
+                click(panel.footer.main)
+                settled(qtbot, panel)
+            panel.remove(rows(panel))
+
+
+def test_an_output_folder_that_is_a_file_says_so(qtbot, show, drop, click, tiffs: Path) -> None:
+    panel = show("pack")
+    panel.desk.settings.output_folder = str(tiffs / "notes.txt" / "out")
+    drop(panel, tiffs / "cell_0.tif")
+    settled(qtbot, panel)
+    click(panel.footer.main)
+    settled(qtbot, panel)
+    (row,) = rows(panel)
+    assert row.detail == (
+        f"{tiffs / 'notes.txt'} is no folder, and {tiffs / 'notes.txt' / 'out'} cannot lie in it; choose another place"
+    )
+
+
+def test_what_was_wrong_with_a_pattern_is_not_said_any_more_once_it_is_right(
+    qtbot, show, drop, tiffs: Path
+) -> None:
+    (tiffs / "odd.tif").unlink()
+    panel = show("pack")
+    panel.desk.settings.series = True
+    panel.desk.settings.pattern = "cell_{q}_{t"
+    drop(panel, tiffs)
+    settled(qtbot, panel)
+    assert any("cannot be read" in text for text in notices(panel))
+    panel.desk.settings.pattern = "cell_{t}.tif"
+    qtbot.waitUntil(lambda: len(rows(panel)) == 1, timeout=20_000)
+    settled(qtbot, panel)
+    assert not any("cannot be read" in text for text in notices(panel))

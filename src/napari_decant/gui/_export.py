@@ -11,7 +11,7 @@ from napari_decant.gui._options import Field, Options, folder_field, threads_fie
 from napari_decant.gui._panel import Summary
 from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
-from napari_decant.gui._settings import Settings
+from napari_decant.gui._settings import Settings, chosen_folder
 from napari_decant.gui._widgets import Action
 from napari_decant.gui._words import count, size_text
 from napari_decant.gui.jobs import Batch, Exported, ExportRow, Job, JobState, Task
@@ -78,7 +78,7 @@ class ExportPanel(PlanningPanel):
         settings = self.desk.settings
         arguments = {
             "paths": list(paths),
-            "output": Path(settings.export_folder) if settings.export_folder else None,
+            "output": chosen_folder(settings.export_folder),
             "suffix": settings.export_kind,
             "quantize": settings.quantize,
         }

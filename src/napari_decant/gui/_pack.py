@@ -18,7 +18,7 @@ from napari_decant.gui._options import Field, Options, folder_field, threads_fie
 from napari_decant.gui._panel import Summary
 from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
-from napari_decant.gui._settings import Settings
+from napari_decant.gui._settings import Settings, chosen_folder
 from napari_decant.gui._verify import note_gone
 from napari_decant.gui._widgets import Action, Notice
 from napari_decant.gui._words import becomes_text, count, reason_text, size_text
@@ -128,7 +128,7 @@ class PackPanel(PlanningPanel):
             "plan_pack",
             {
                 "paths": list(paths),
-                "output": Path(settings.output_folder) if settings.output_folder else None,
+                "output": chosen_folder(settings.output_folder),
                 "codec": settings.codec,
                 "series": settings.series,
                 "pattern": settings.pattern or None,

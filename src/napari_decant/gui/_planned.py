@@ -81,6 +81,8 @@ class PlanningPanel(JobPanel):
             self._again.start()
 
     def _plan_again(self) -> None:
+        for notice in list(self.failures):  # it may go well this time
+            notice.put_away()
         self.drop_plans(self.waiting())
         if self._roots:
             self.plan(self._roots)

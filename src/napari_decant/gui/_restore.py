@@ -14,7 +14,7 @@ from napari_decant.gui._endings import restore_ending
 from napari_decant.gui._options import Options, folder_field, threads_field
 from napari_decant.gui._panel import JobPanel, Summary
 from napari_decant.gui._row import Mark, Row
-from napari_decant.gui._settings import Settings
+from napari_decant.gui._settings import Settings, chosen_folder
 from napari_decant.gui._verify import left_out_archives
 from napari_decant.gui._widgets import Action
 from napari_decant.gui._words import count, size_text
@@ -57,8 +57,7 @@ class RestorePanel(JobPanel):
     @property
     def folder(self) -> Path | None:
         """Where originals go."""
-        chosen = self.desk.settings.restore_folder
-        return Path(chosen) if chosen else None
+        return chosen_folder(self.desk.settings.restore_folder)
 
     def add(self, paths: Sequence[Path]) -> None:
         """See `JobPanel.add`."""
