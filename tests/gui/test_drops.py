@@ -230,44 +230,38 @@ def test_a_folder_that_is_typed_is_the_one_that_a_shell_would_take(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    for verb, setting in (
-        ("pack", "output_folder"),
-        ("export", "export_folder"),
-        ("restore", "restore_folder"),
+    out = tmp_path / "there"
+    for verb, setting, name in (
+        ("pack", "output_folder", "cell_0.tif.zarr.zip"),
+        ("export", "export_folder", "cell_0.tif.zarr"),
+        ("restore", "restore_folder", ""),
     ):
         panel = show(verb)
         for typed in ("~/there", "there"):
             setattr(panel.desk.settings, setting, typed)
-            drop(
-                panel,
-                tiffs / "cell_0.tif" if verb != "restore" else tmp_path / "there" / "cell_0.tif.zarr.zip",
-            )
+            drop(panel, out / "cell_0.tif.zarr.zip" if verb == "restore" else tiffs / "cell_0.tif")
             settled(qtbot, panel)
             (row,) = rows(panel)
-            target = (
-                row.data.row.target if verb == "pack" else row.data.target if verb == "export" else row.what
-            )
-            assert Path(target) == tmp_path / "there" / {
-                "pack": "cell_0.tif.zarr.zip",
-                "export": "cell_0.tif.zarr",
-            }.get(verb, "")
-            if verb == "pack" and typed == "~/there":
+            if verb == "pack":
+                target = row.data.row.target
                 click(panel.footer.main)
                 settled(qtbot, panel)
+            else:
+                target = row.data.target if verb == "export" else Path(row.what)
+            assert target == out / name
             panel.remove(rows(panel))
 
 
 def test_an_output_folder_that_is_a_file_says_so(qtbot, show, drop, click, tiffs: Path) -> None:
     panel = show("pack")
-    panel.desk.settings.output_folder = str(tiffs / "notes.txt" / "out")
+    file = tiffs / "notes.txt"
+    panel.desk.settings.output_folder = str(file / "out")
     drop(panel, tiffs / "cell_0.tif")
     settled(qtbot, panel)
     click(panel.footer.main)
     settled(qtbot, panel)
     (row,) = rows(panel)
-    assert row.detail == (
-        f"{tiffs / 'notes.txt'} is no folder, and {tiffs / 'notes.txt' / 'out'} cannot lie in it; choose another place"
-    )
+    assert row.detail == f"{file} is no folder, and {file / 'out'} cannot lie in it; choose another place"
 
 
 def test_what_was_wrong_with_a_pattern_is_not_said_any_more_once_it_is_right(
