@@ -97,8 +97,10 @@ def test_a_tool_that_goes_with_its_window_stops_and_hears_no_more(viewer, qtbot,
     window.show()
     ready(qtbot, widget)
     widget.run()
-    with qtbot.waitSignal(widget.destroyed):
-        window.deleteLater()
+    gone: list[bool] = []
+    widget.destroyed.connect(lambda: gone.append(True))
+    window.deleteLater()
+    qtbot.waitUntil(lambda: bool(gone))
     assert not [thread for thread in threading.enumerate() if thread not in before and thread.is_alive()]
     viewer.theme = "light"
     viewer.theme = "dark"

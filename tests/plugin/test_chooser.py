@@ -230,8 +230,10 @@ def test_a_list_that_is_closed_while_its_file_is_read_stays_closed(
     else:
         widget._list(str(path))
     assert reads.wait(20)
-    with qtbot.waitSignal(widget.destroyed):
-        _undocked(widget)
+    gone: list[bool] = []
+    widget.destroyed.connect(lambda: gone.append(True))
+    _undocked(widget)
+    qtbot.waitUntil(lambda: bool(gone))
     goes_on.set()
     qtbot.waitUntil(lambda: QThreadPool.globalInstance().activeThreadCount() == 0, timeout=20_000)
     QApplication.processEvents()  # what the reading has to tell finds nobody, and is no error

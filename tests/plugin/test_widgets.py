@@ -211,8 +211,10 @@ def test_a_script_and_the_menu_show_one_dock(qtbot, viewer, title: str, command:
     assert again is widget
     assert docks() == {f"{title} (napari-decant)": widget}
     qtbot.waitUntil(widget.isVisible)
-    with qtbot.waitSignal(widget.destroyed):
-        viewer.window.remove_dock_widget(dock)
+    gone: list[bool] = []
+    widget.destroyed.connect(lambda: gone.append(True))
+    viewer.window.remove_dock_widget(dock)
+    qtbot.waitUntil(lambda: bool(gone))
     assert docks() == {}
 
 
