@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from qtpy.QtCore import QPoint, QPointF, Qt
+from qtpy.QtGui import QWheelEvent
+from qtpy.QtWidgets import QApplication
 from tests.support.conforming import conforming
 from tests.support.gui import faults_of, settled
 
@@ -38,3 +41,17 @@ def test_every_control_can_be_found_named_and_reached(qtbot, window, tiffs: Path
         settled(qtbot, panel, timeout=60_000)
         assert panel.card is not None
     assert faults_of(qtbot, panel) == [], "at the end"
+
+
+def test_the_wheel_changes_no_option_that_it_passes(qtbot, window) -> None:
+    window.desk.settings.workers = 3
+    window.pack.form.open()
+    for name in ("workers", "codec"):
+        field = window.pack.form.widgets[name].native
+        at = QPointF(field.rect().center())
+        none, phase = Qt.MouseButton.NoButton, Qt.ScrollPhase.NoScrollPhase
+        keys, turn = Qt.KeyboardModifier.NoModifier, QPoint(0, -120)
+        wheel = QWheelEvent(at, field.mapToGlobal(at), QPoint(), turn, none, keys, phase, False)
+        QApplication.sendEvent(field, wheel)
+        assert not wheel.isAccepted()  # so that the form around it gets it
+    assert (window.desk.settings.workers, window.desk.settings.codec) == (3, "default")

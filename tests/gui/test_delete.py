@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from qtpy.QtWidgets import QApplication
 from tests.support.damage import flip_stored_byte
 from tests.support.gui import button, settled
 
 from napari_decant.gui._delete import DeleteDialog
 from napari_decant.gui._row import Mark
+from napari_decant.gui._widgets import Card
 
 
 @pytest.fixture
@@ -122,3 +124,24 @@ def test_the_dialog_is_offered_at_the_end_if_asked_for(qtbot, window, drop, clic
     assert not made.go.isEnabled()
     assert len(list(tiffs.glob("*.tif"))) == 3
     made.reject()
+
+
+def test_a_panel_that_is_closed_as_its_run_ends_offers_nothing(
+    qtbot, window, drop, click, tiffs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window.desk.settings.offer_delete = True
+    panel = window.pack
+    drop(panel, tiffs)
+    settled(qtbot, panel)
+    ends = panel.show_card
+
+    def end(card: Card) -> None:
+        ends(card)
+        panel.leave()  # as when its dock is closed
+
+    monkeypatch.setattr(panel, "show_card", end)
+    click(panel.footer.main)
+    settled(qtbot, panel)
+    qtbot.waitUntil(lambda: panel.card is not None, timeout=20_000)
+    QApplication.processEvents()
+    assert not panel.findChildren(DeleteDialog)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qtpy.QtCore import Qt
 from tests.support.gui import button
 from tests.support.tiffwriter import TiffSpec, write_tiff
 
@@ -93,3 +94,20 @@ def test_what_cannot_be_read_says_why(qtbot, window, drop, tmp_path: Path) -> No
     qtbot.waitUntil(lambda: window.inspect._notice is not None, timeout=10_000)
     assert "bad.zarr.zip" in window.inspect._notice.text
     assert window.inspect.shown is None
+
+
+def test_in_a_narrow_dock_each_fact_begins_beside_its_name(qtbot, desk, cell: Path) -> None:
+    panel = InspectPanel(desk)
+    qtbot.addWidget(panel)
+    panel.resize(300, 700)
+    panel.show()
+    panel.add([cell])
+    shown(qtbot, panel, cell)
+    qtbot.waitUntil(lambda: panel._narrow is True)
+    grid, several = panel._grid, 0
+    for line in range(1, grid.rowCount() - 1):
+        name, value = (grid.itemAtPosition(line, column).widget() for column in (0, 1))
+        assert value.y() == name.y()
+        assert value.alignment() & Qt.AlignmentFlag.AlignTop
+        several += value.height() > 2 * value.fontMetrics().height()
+    assert several > 0

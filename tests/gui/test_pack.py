@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.support.gui import button, notices, rows, settled, slow, states
 from tests.support.tiffwriter import TiffSpec, write_sparse_imagej, write_tiff
 
 from napari_decant import archive
+from napari_decant.archive import PixelCodec
 from napari_decant.gui._row import Mark
 from napari_decant.gui.jobs import JobState
 from napari_decant.images import TIFF_SUFFIXES
@@ -365,6 +367,31 @@ def test_closing_in_mid_job_asks_and_then_stops_cleanly(
     click(button(window.question, "Stop and close"))
     qtbot.waitUntil(lambda: not window.isVisible(), timeout=3_000)
     assert os.listdir(folder) == ["a.tif"]
+
+
+def test_the_question_goes_when_the_work_ends_before_the_answer(
+    qtbot, window, drop, click, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tiff(tmp_path / "a.tif", TiffSpec())
+    goes_on, encode = threading.Event(), PixelCodec.encode
+
+    def wait(self: PixelCodec, array: object) -> bytes:
+        goes_on.wait(20)
+        return encode(self, array)
+
+    drop(window.pack, tmp_path / "a.tif")
+    settled(qtbot, window.pack)
+    monkeypatch.setattr(PixelCodec, "encode", wait)
+    click(window.pack.footer.main)
+    window.close()
+    question = window.question
+    assert question.text() == "1 job would be stopped."
+    goes_on.set()
+    qtbot.waitUntil(lambda: window.question is None, timeout=20_000)
+    assert not question.isVisible()
+    settled(qtbot, window.pack)
+    assert window.isVisible()  # with the summary, which the user has not seen
+    assert window.pack.card is not None
 
 
 def test_b11_leftovers_of_a_killed_run_are_offered_at_the_next_start(

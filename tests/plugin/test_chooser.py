@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Layer
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QWidget
+from qtpy.QtCore import QEvent, Qt, QThreadPool
+from qtpy.QtWidgets import QApplication, QWidget
 from tests.plugin.helpers import write_folder, write_zip
 from tests.support.ngff import group_keys, image_keys, ramp
 
@@ -196,3 +197,43 @@ def test_an_empty_chooser_says_what_to_do_and_a_closed_one_listens_no_more(choos
     assert len(inserted.callbacks) == before + 1
     other.setParent(None)  # as napari does when a dock is closed
     assert len(inserted.callbacks) == before
+
+
+def _undocked(widget) -> None:
+    """Close the dock of a widget, and wait until the widget is gone."""
+    holder = QWidget()
+    widget.setParent(holder)
+    widget.setParent(None)  # as napari does
+    QApplication.sendPostedEvents(widget, QEvent.Type.DeferredDelete)
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_list_that_is_closed_while_its_file_is_read_stays_closed(
+    qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
+) -> None:
+    from napari_decant.plugin import ImageChooser, _chooser
+
+    path = series(tmp_path / "series.zarr.zip")
+    entries = list_images(path)
+    reads, goes_on = threading.Event(), threading.Event()
+
+    def read(*args: Any) -> list[Any]:
+        reads.set()
+        goes_on.wait(20)
+        return []
+
+    monkeypatch.setattr(_chooser, "read_entry" if opens else "list_images", read)
+    widget = ImageChooser(ViewerModel())
+    if opens:
+        widget.offer(str(path), entries)
+        widget.open.click()
+    else:
+        widget._list(str(path))
+    assert reads.wait(20)
+    gone: list[bool] = []
+    widget.destroyed.connect(lambda: gone.append(True))
+    _undocked(widget)
+    qtbot.waitUntil(lambda: bool(gone))
+    goes_on.set()
+    qtbot.waitUntil(lambda: QThreadPool.globalInstance().activeThreadCount() == 0, timeout=20_000)
+    QApplication.processEvents()  # what the reading has to tell finds nobody, and is no error

@@ -181,3 +181,50 @@ def test_handing_on_shows_the_dock_that_is_there(qtbot, viewer, dock, tmp_path: 
     docks = [name for name in viewer.window.dock_widgets if name.startswith(("Restore", "Inspect"))]
     assert docks == ["Restore originals (Decant)", "Inspect a file (Decant)"]  # as the menu names them
     settled(qtbot, viewer.window.dock_widgets[docks[0]], timeout=60_000)
+
+
+def _choose_in_menu(command: str) -> None:
+    from napari._app_model import get_app_model
+
+    get_app_model().commands.execute_command(command).result()
+
+
+@pytest.mark.parametrize(
+    ("title", "command"),
+    [
+        *((title, f"napari-decant.{key}_widget") for key, title in TITLES.items()),
+        ("Images in a file", "napari-decant.images_widget"),
+        ("Crop a region", "napari-decant.crop_widget"),
+    ],
+)
+def test_a_script_and_the_menu_show_one_dock(qtbot, viewer, title: str, command: str) -> None:
+    def docks() -> dict[str, Any]:
+        return {n: widget for n, widget in viewer.window.dock_widgets.items() if n.startswith(title)}
+
+    dock, widget = viewer.window.add_plugin_dock_widget("napari-decant", title)
+    _choose_in_menu(command)
+    assert docks() == {f"{title} (Decant)": widget}
+    qtbot.waitUntil(widget.isVisible)
+    _choose_in_menu(command)  # hides it, as napari's menu does
+    assert not widget.isVisible()
+    dock, again = viewer.window.add_plugin_dock_widget("napari-decant", title)
+    assert again is widget
+    assert docks() == {f"{title} (napari-decant)": widget}
+    qtbot.waitUntil(widget.isVisible)
+    gone: list[bool] = []
+    widget.destroyed.connect(lambda: gone.append(True))
+    viewer.window.remove_dock_widget(dock)
+    qtbot.waitUntil(lambda: bool(gone))
+    assert docks() == {}
+
+
+def test_a_run_goes_on_when_its_panel_is_asked_for_again(qtbot, viewer, dock, tmp_path: Path) -> None:
+    write_tiff(tmp_path / "a.tif", TiffSpec())
+    panel = dock("pack")
+    panel.add([tmp_path / "a.tif"])
+    settled(qtbot, panel, timeout=60_000)
+    panel.footer.main.click()
+    _choose_in_menu("napari-decant.pack_widget")
+    assert panel.batch is not None
+    qtbot.waitUntil(lambda: panel.card is not None, timeout=60_000)
+    assert (tmp_path / "a.tif.zarr.zip").exists()

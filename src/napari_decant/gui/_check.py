@@ -17,6 +17,7 @@ from napari_decant.gui._options import Field, Options
 from napari_decant.gui._panel import JobPanel, Summary
 from napari_decant.gui._row import Mark, Row
 from napari_decant.gui._settings import Settings
+from napari_decant.gui._verify import note_gone
 from napari_decant.gui._widgets import Action
 from napari_decant.gui._words import count
 from napari_decant.gui.jobs import Batch, Checked, CheckLine, Job, JobState, LeftOut, Task
@@ -124,14 +125,14 @@ class CheckPanel(JobPanel):
             self._add_places([str(path) for path in part])
 
     def _left_out(self, part: LeftOut) -> None:
-        paths = list(part.paths)
-        name = paths[0].name
         if part.kind == "gone":
-            self.note(f"{name} does not exist any more.", kind="warn")
+            note_gone(self, part)
             return
-        is_none = "is no OME-Zarr" if part.kind == "file" else "holds no OME-Zarr"
-        make = Action("Export it", "export", "Make OME-Zarr of it", lambda: self.handed.emit("export", paths))
-        self.note(f"{name} {is_none}.", make)
+        paths, it = list(part.paths), part.verb("it", "them")
+        verb = part.verb("is", "are") if part.kind == "file" else part.verb("holds", "hold")
+        tip = f"Make OME-Zarr of {it}"
+        make = Action(f"Export {it}", "export", tip, lambda: self.handed.emit("export", paths))
+        self.note(f"{part.words} {verb} no OME-Zarr.", make)
 
     def _add_places(self, places: Sequence[str]) -> None:
         old = {row.data: row for row in self.rows.root.children}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from napari_decant.gui._endings import export_ending
@@ -10,7 +11,7 @@ from napari_decant.gui._options import Field, Options, folder_field, threads_fie
 from napari_decant.gui._panel import Summary
 from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
-from napari_decant.gui._settings import Settings
+from napari_decant.gui._settings import Settings, chosen_folder
 from napari_decant.gui._widgets import Action
 from napari_decant.gui._words import count, size_text
 from napari_decant.gui.jobs import Batch, Exported, ExportRow, Job, JobState, Task
@@ -47,6 +48,7 @@ class ExportPanel(PlanningPanel):
     )
     FILTER = "Images and archives (*.zarr.zip *.ozx *.tif *.tiff *.btf *.lsm *.stk);;All files (*)"
 
+    AGAIN = (*PlanningPanel.AGAIN, Mark.CLASH)
     PLANS = ("export_folder", "export_kind", "quantize")
 
     def options(self) -> Options:
@@ -71,37 +73,75 @@ class ExportPanel(PlanningPanel):
 
     # --- planning ---
 
-    def plan(self, paths: Sequence[Path]) -> None:
+    def plan(self, paths: Sequence[Path], *, dropped: bool = False) -> None:
         """See `PlanningPanel.plan`."""
         settings = self.desk.settings
         arguments = {
             "paths": list(paths),
-            "output": Path(settings.export_folder) if settings.export_folder else None,
+            "output": chosen_folder(settings.export_folder),
             "suffix": settings.export_kind,
             "quantize": settings.quantize,
         }
-        self.look_at(Task("plan_export", arguments), "Looking at images", self._planned)
+        counts = Counter[bool]()
 
-    def _planned(self, part: Sequence[ExportRow]) -> None:
-        known = {(row.data.source, row.data.image) for row in self.rows.root.children}
-        self.rows.add(self._row(each) for each in part if (each.source, each.image) not in known)
+        def looked(job: Job) -> None:
+            if dropped and counts[True] and not counts[False] and job.state is JobState.DONE:
+                self.note_nothing_new(paths[0].name if len(paths) == 1 else "what was dropped")
+
+        def planned(part: Sequence[ExportRow]) -> None:
+            counts.update(self._planned(part))
+
+        self.look_at(Task("plan_export", arguments), "Looking at images", planned, looked)
+
+    def _planned(self, part: Sequence[ExportRow]) -> list[bool]:
+        """Add rows; returns of each whether it was there already."""
+        there = {(row.data.source, row.data.image) for row in self.rows.root.children}
+        known = [(each.source, each.image) in there for each in part]
+        self.rows.add(self._row(each) for each, old in zip(part, known, strict=True) if not old)
+        self._mark_clashes()
         self.refresh_soon()
+        return known
+
+    def _mark_clashes(self) -> None:
+        """Say which images would be written to the place of another one, as an original and its archive."""
+        taken: dict[Path, Row] = {}
+        for row in self.rows.root.children:
+            if row.data.error:
+                continue
+            first = taken.setdefault(row.data.target, row)
+            if first is not row and row.mark is Mark.READY:
+                row.mark = Mark.CLASH
+                row.detail = f"{first.path} becomes {row.data.target}, too; take one of them off the list."
+            elif first is row and row.mark is Mark.CLASH:
+                row.mark, row.detail = Mark.READY, self._detail(row.data)
+        self.rows.touch_all()
+
+    def remove(self, rows: Iterable[Row]) -> None:
+        """See `JobPanel.remove`."""
+        super().remove(rows)
+        self._mark_clashes()
+        self.refresh()
 
     @staticmethod
     def _row(found: ExportRow) -> Row:
         name = found.source.name + (f"  {found.image}" if found.image else "")
         row = Row(name, found.source, "image", found.what, found.size, mark=Mark.READY, data=found)
-        row.detail = "\n".join(found.notes)
+        row.detail = ExportPanel._detail(found)
         if found.error:
-            row.mark, row.what, row.size, row.detail = Mark.FAILED, "cannot be exported", -1, found.error
-        elif found.exists:
-            row.detail += f"\n{found.target} exists already: it is left alone, unless you have it replaced."
+            row.mark, row.what, row.size = Mark.FAILED, "cannot be exported", -1
         return row
+
+    @staticmethod
+    def _detail(found: ExportRow) -> str:
+        if found.error:
+            return found.error
+        exists = f"{found.target} exists already: it is left alone, unless you have it replaced."
+        return "\n".join([*found.notes, *[exists] * found.exists])
 
     # --- exporting ---
 
     def _ready(self) -> list[Row]:
-        return [row for row in self.waiting() if not row.data.error]
+        return [row for row in self.waiting() if not row.data.error and row.mark is not Mark.CLASH]
 
     def main(self) -> tuple[str, str, bool]:
         """See `JobPanel.main`."""

@@ -22,10 +22,10 @@ from superqt import QFlowLayout
 
 from napari_decant.gui._desk import Desk
 from napari_decant.gui._filemap import FileMap
-from napari_decant.gui._intake import Intake
+from napari_decant.gui._intake import Intake, beside
 from napari_decant.gui._row import Row
 from napari_decant.gui._table import Table
-from napari_decant.gui._widgets import Action, Notice, label, side_button
+from napari_decant.gui._widgets import Action, Notice, breakable, label, side_button
 from napari_decant.gui.jobs import Inspection, Job, Picture, Task
 
 __all__ = ["InspectPanel"]
@@ -189,7 +189,7 @@ class InspectPanel(Intake):
 
     def place(self) -> str:
         """See `Intake.place`: beside what is shown."""
-        return str(self.shown.path.parent) if self.shown is not None else ""
+        return beside([self.shown.path if self.shown is not None else None])
 
     def leave(self) -> None:
         """Stop looking: the panel goes."""
@@ -218,7 +218,7 @@ class InspectPanel(Intake):
             widget.hide()
             widget.deleteLater()
         line = 0
-        title = label(found.title, wrap=True)
+        title = label(breakable(found.title), wrap=True)
         title.setObjectName("cardTitle")
         title.setToolTip(str(found.path))
         self._grid.addWidget(title, line, 0, 1, 2)
@@ -228,7 +228,8 @@ class InspectPanel(Intake):
                 value_label = label(value, wrap=True)
                 value_label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
                 self._grid.addWidget(label(name, muted=True), line, 0, Qt.AlignmentFlag.AlignTop)
-                self._grid.addWidget(value_label, line, 1)
+                value_label.setAlignment(Qt.AlignmentFlag.AlignTop)  # beside its name, however many lines
+                self._grid.addWidget(value_label, line, 1, Qt.AlignmentFlag.AlignTop)
         self._grid.setRowStretch(line + 1, 1)
         first = found.members[0].name if found.members else found.title
         self.map.show_file(f"The original, {first}, from its first to its last byte",

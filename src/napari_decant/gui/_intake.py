@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from napari_decant.gui._desk import Desk
 from napari_decant.gui._style import style_sheet
 from napari_decant.gui._widgets import Action, DropArea, Notice
 
-__all__ = ["Intake", "paths_of"]
+__all__ = ["Intake", "beside", "paths_of"]
 
 _NARROW = 44  # in heights of the font
 
@@ -167,6 +167,11 @@ class Intake(QWidget):
         """Messages that are shown."""
         items = (self._news.itemAt(i).widget() for i in range(self._news.count()))
         return [item for item in items if isinstance(item, Notice)]
+
+
+def beside(paths: Iterable[Path | None]) -> str:
+    """The folder where a dialog starts: that of the first file there is; empty for the dialogs' last one."""
+    return next((str(path.parent) for path in paths if path is not None), "")
 
 
 def paths_of(data: Any) -> list[Path]:

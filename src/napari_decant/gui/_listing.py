@@ -11,6 +11,7 @@ from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
 from napari_decant.gui._desk import Desk
+from napari_decant.gui._intake import beside
 from napari_decant.gui._looking import Looking
 from napari_decant.gui._menu import pop_up
 from napari_decant.gui._row import Mark, Row
@@ -63,8 +64,7 @@ class Listing(Looking):
 
     def place(self) -> str:
         """See `Intake.place`: beside what was added last."""
-        paths = (row.path for row in reversed(self.rows.root.children) if row.path is not None)
-        return next((str(path.parent) for path in paths), "")
+        return beside(row.path for row in reversed(self.rows.root.children))
 
     def refresh_soon(self) -> None:
         """Refresh a moment later, once for many changes."""

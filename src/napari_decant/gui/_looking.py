@@ -39,6 +39,8 @@ class Looking(Intake):
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
         super().__init__(desk, parent)
         self._looks: dict[int, _Look] = {}
+        self.failures: list[Notice] = []
+        """What is said of looks that failed."""
         desk.bridge.changed.connect(self._on_look)
         desk.bridge.parted.connect(self._on_part)
 
@@ -85,7 +87,10 @@ class Looking(Intake):
         if look.notice is not None:
             look.notice.put_away()
         if job.failure is not None and not job.failure.cancelled:
-            self.note(job.failure.message, kind="bad")
+            notice = self.note(job.failure.message, kind="bad")
+            if notice not in self.failures:
+                self.failures.append(notice)
+                notice.closed.connect(partial(self.failures.remove, notice))
         look.end(job)
         self.desk.jobs.forget([job])
         self.refresh()

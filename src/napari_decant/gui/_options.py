@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from psygnal import EmissionInfo
 from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
     QFrame,
     QHBoxLayout,
     QLineEdit,
@@ -23,7 +25,7 @@ from superqt import QElidingLabel
 
 from napari_decant.gui._settings import Settings
 from napari_decant.gui._theme import Look
-from napari_decant.gui._widgets import Action, bind_icon, flat_button
+from napari_decant.gui._widgets import Action, bind_icon, calm_wheel, flat_button
 
 if TYPE_CHECKING:
     from magicgui.widgets.bases import ValueWidget
@@ -167,6 +169,8 @@ class Options(QWidget):
         for field in self._fields:
             own: QWidget = self.widgets[field.name].native
             own.setAccessibleName(field.label)
+            if isinstance(own, QAbstractSpinBox | QComboBox):
+                calm_wheel(own)
             for part in own.findChildren(QWidget):
                 part.setToolTip(field.tip)
             for button in own.findChildren(QPushButton):

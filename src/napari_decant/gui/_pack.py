@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from napari_decant.gui._options import Field, Options, folder_field, threads_fie
 from napari_decant.gui._panel import Summary
 from napari_decant.gui._planned import PlanningPanel
 from napari_decant.gui._row import Mark, Row
-from napari_decant.gui._settings import Settings
+from napari_decant.gui._settings import Settings, chosen_folder
+from napari_decant.gui._verify import note_gone
 from napari_decant.gui._widgets import Action, Notice
 from napari_decant.gui._words import becomes_text, count, reason_text, size_text
 from napari_decant.gui.jobs import Batch, Job, JobState, LeftOut, Planned, Task
@@ -70,9 +72,13 @@ class PackPanel(PlanningPanel):
 
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
         self._known: set[Path] = set()
-        self._question: Notice | None = None
+        self._questions: list[Notice] = []
         self._outside: set[str] = set()
+        self._packed: list[BatchRow] = []  # by the last run
         super().__init__(desk, parent)
+        self._offering = QTimer(self)  # the dialog comes once the summary stands there
+        self._offering.setSingleShot(True)
+        self._offering.timeout.connect(self._offer_delete)
 
     def options(self) -> Options:
         """See `JobPanel.options`."""
@@ -115,28 +121,34 @@ class PackPanel(PlanningPanel):
 
     # --- planning ---
 
-    def plan(self, paths: Sequence[Path]) -> None:
+    def plan(self, paths: Sequence[Path], *, dropped: bool = False) -> None:
         """See `PlanningPanel.plan`."""
         settings = self.desk.settings
         task = Task(
             "plan_pack",
             {
                 "paths": list(paths),
-                "output": Path(settings.output_folder) if settings.output_folder else None,
+                "output": chosen_folder(settings.output_folder),
                 "codec": settings.codec,
                 "series": settings.series,
                 "pattern": settings.pattern or None,
             },
         )
         what = paths[0].name if len(paths) == 1 else count(len(paths), "dropped item")
-        found: list[PlanRow] = []
+        new: list[PlanRow] = []
+        known: list[PlanRow] = []
 
         def planned(part: Any) -> None:
-            if not isinstance(part, LeftOut):
-                found.extend(planned.row for planned in part)
+            for each in part if not isinstance(part, LeftOut) else ():
+                (known if each.row.source in self._known else new).append(each.row)
             self._planned(part)
 
-        self.look_at(task, f"Looking at {what}", planned, lambda job: self._looked(paths, found))
+        def looked(job: Job) -> None:
+            if dropped and known and not new and job.state is JobState.DONE:
+                self.note_nothing_new(what)
+            self._looked(paths, new)
+
+        self.look_at(task, f"Looking at {what}", planned, looked)
 
     def _planned(self, part: Any) -> None:
         if isinstance(part, LeftOut):
@@ -173,8 +185,12 @@ class PackPanel(PlanningPanel):
 
     def _left_out(self, part: LeftOut) -> None:
         paths = list(part.paths)
-        first = f"{paths[0].name}" + (f" and {len(paths) - 1:,} more" if len(paths) > 1 else "")
-        if part.kind == "archive":
+        first = part.words
+        if part.kind == "gone":
+            note_gone(self, part)
+        elif part.kind == "failed":
+            self.note(part.why, kind="bad")
+        elif part.kind == "archive":
             self.note(
                 f"{first}: packed already, or no TIFF.",
                 Action("Verify", "verify", "Verify them", lambda: self.handed.emit("verify", paths)),
@@ -213,13 +229,17 @@ class PackPanel(PlanningPanel):
                 "Make one image a folder",
             )
         act = Action(words[1], "series", "One archive for each folder", self._as_series)
-        self._question = self.note(words[0], act)
-        self._question.closed.connect(self._answered)
+        question = self.note(words[0], act)
+        if question not in self._questions:
+            self._questions.append(question)
+            question.closed.connect(partial(self._questions.remove, question))
 
-    def _answered(self) -> None:
-        self._question = None
+    def _ask_no_more(self) -> None:
+        for question in list(self._questions):
+            question.put_away()
 
     def _as_series(self) -> None:
+        self._ask_no_more()  # it is the answer to all of them
         self.desk.settings.series = True
 
     def drop_plans(self, rows: Iterable[Row]) -> None:
@@ -237,6 +257,8 @@ class PackPanel(PlanningPanel):
         chosen = [row for row in rows if not self.busy(row)]
         self._known.difference_update(row.path for row in chosen if row.path is not None)
         super().remove(chosen)
+        if not self.rows.root.children:
+            self._ask_no_more()
 
     # --- packing ---
 
@@ -266,8 +288,7 @@ class PackPanel(PlanningPanel):
 
     def pack(self, rows: Sequence[Row]) -> None:
         """Pack some rows."""
-        if self._question is not None:  # what is packed file by file is no series
-            self._question.put_away()
+        self._ask_no_more()  # what is packed file by file is no series
         settings = self.desk.settings
         options = {
             "codec": settings.codec,
@@ -314,9 +335,18 @@ class PackPanel(PlanningPanel):
             Action("Delete originals…", "trash", "Choose to delete originals, after one more check",
                    lambda: self.delete_originals(packed)),
         ]  # fmt: skip
+        self._packed = packed
         if self.desk.settings.offer_delete and ending.good:
-            QTimer.singleShot(0, lambda: self.delete_originals(packed))
+            self._offering.start()
         return Summary(ending, actions)
+
+    def _offer_delete(self) -> None:
+        self.delete_originals(self._packed)
+
+    def leave(self) -> None:
+        """See `PlanningPanel.leave`."""
+        self._offering.stop()
+        super().leave()
 
     def _save_report(self, rows: Sequence[BatchRow], seconds: float) -> None:
         name = QFileDialog.getExistingDirectory(self, "Folder for report.json and SHA256SUMS", self.place())

@@ -102,7 +102,7 @@ class JobPanel(Listing):
             self._box.addWidget(widget)
         self._box.addWidget(self.form)
         self._box.addWidget(self.footer)
-        self._box.setStretch(2, 1)
+        self._box.setStretchFactor(self.table, 1)
 
     def set_narrow(self, narrow: bool) -> None:
         """See `Intake.set_narrow`."""
@@ -115,11 +115,11 @@ class JobPanel(Listing):
         some = bool(self.rows.root.children)
         self.table.setVisible(some)
         self.drop.set_strip(some)
-        self.drop.setVisible(self.card is None)
+        self.drop.setVisible(self.card is None or not some)
         self.form.setVisible(some)
         self.footer.setVisible(some)
         self.footer.set_main(*self.main())
-        self._box.setStretch(1, 0 if some else 1)
+        self._box.setStretchFactor(self.drop, 0 if some else 1)
         if not some:
             self.detail.hide()
 
@@ -219,7 +219,6 @@ class JobPanel(Listing):
         self.card = card
         self._box.insertWidget(1, card)
         card.show()
-        self._box.setStretch(1, 0)
         self.refresh()
 
     def put_card_away(self) -> None:

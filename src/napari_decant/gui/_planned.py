@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -44,8 +44,15 @@ class PlanningPanel(JobPanel):
         self.form.changed.connect(self._on_option)
 
     @abstractmethod
-    def plan(self, paths: Sequence[Path]) -> None:
-        """Look at files and folders, and add a row for each thing to be made."""
+    def plan(self, paths: Sequence[Path], *, dropped: bool = False) -> None:
+        """Look at files and folders, and add a row for each thing to be made.
+
+        Parameters
+        ----------
+        paths : sequence of Path
+        dropped : bool
+            By the user just now, who is to be told if they hold nothing new.
+        """
 
     def drop_plans(self, rows: Iterable[Row]) -> None:
         """Forget rows that will be planned anew."""
@@ -57,16 +64,25 @@ class PlanningPanel(JobPanel):
 
     def add(self, paths: Sequence[Path]) -> None:
         """See `Intake.add`."""
-        new = [path for path in dict.fromkeys(paths) if path not in self._roots]
-        self._roots += new
-        if new:
-            self.plan(new)
+        given = list(dict.fromkeys(paths))
+        again = [path for path in given if path in self._roots]
+        self._roots += [path for path in given if path not in self._roots]
+        if again:  # files may have come or changed since
+            self.drop_plans(row for row in self.waiting() if _within(row.path, again))
+        if given:
+            self.plan(given, dropped=True)
+
+    def note_nothing_new(self, what: str) -> None:
+        """Say that what was dropped changes nothing."""
+        self.note(f"Nothing new in {what}: it is in the list already.")
 
     def _on_option(self, name: str) -> None:
         if name in self.PLANS and self._roots:
             self._again.start()
 
     def _plan_again(self) -> None:
+        for notice in list(self.failures):  # it may go well this time
+            notice.put_away()
         self.drop_plans(self.waiting())
         if self._roots:
             self.plan(self._roots)
@@ -85,3 +101,7 @@ class PlanningPanel(JobPanel):
         super().remove(chosen)
         if not self.rows.root.children:
             self._roots.clear()
+
+
+def _within(path: Path | None, roots: Collection[Path]) -> bool:
+    return path is not None and any(each in roots for each in (path, *path.parents))

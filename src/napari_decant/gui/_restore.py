@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from napari_decant.gui._endings import restore_ending
 from napari_decant.gui._options import Options, folder_field, threads_field
 from napari_decant.gui._panel import JobPanel, Summary
 from napari_decant.gui._row import Mark, Row
-from napari_decant.gui._settings import Settings
+from napari_decant.gui._settings import Settings, chosen_folder
 from napari_decant.gui._verify import left_out_archives
 from napari_decant.gui._widgets import Action
 from napari_decant.gui._words import count, size_text
@@ -22,6 +22,7 @@ from napari_decant.gui.jobs import ArchiveRow, Batch, Job, JobState, LeftOut, Re
 
 __all__ = ["RestorePanel"]
 
+_CLASH = "Two originals would go to the same place; see the table"
 _FREE = (Mark.READY, Mark.FAILED, Mark.CANCELLED, Mark.KEPT)
 
 
@@ -56,8 +57,7 @@ class RestorePanel(JobPanel):
     @property
     def folder(self) -> Path | None:
         """Where originals go."""
-        chosen = self.desk.settings.restore_folder
-        return Path(chosen) if chosen else None
+        return chosen_folder(self.desk.settings.restore_folder)
 
     def add(self, paths: Sequence[Path]) -> None:
         """See `JobPanel.add`."""
@@ -138,6 +138,9 @@ class RestorePanel(JobPanel):
                         each.mark = Mark.CLASH
                         each.detail = "Two originals would go to this place; take one of them off the list."
         self.rows.touch_all()
+        for row in self._restorable():
+            if self._clash(row.children):
+                self.table.setExpanded(self.rows.index_of(row), True)
         self.refresh()
 
     def remove(self, rows: Any) -> None:
@@ -157,6 +160,10 @@ class RestorePanel(JobPanel):
         ]
         return [(row, chosen) for row, chosen in pairs if chosen]
 
+    @staticmethod
+    def _clash(children: Iterable[Row]) -> bool:
+        return any(child.mark is Mark.CLASH for child in children)
+
     def main(self) -> tuple[str, str, bool]:
         """See `JobPanel.main`."""
         chosen = [child for _, children in self._chosen() for child in children]
@@ -165,8 +172,8 @@ class RestorePanel(JobPanel):
                 return "Restoring", "Wait, or cancel", False
             tip = "Choose what to restore" if self._restorable() else "Add archives first"
             return "Restore", tip, False
-        if any(child.mark is Mark.CLASH for child in chosen):
-            return "Restore", "Two originals would go to the same place; see the table", False
+        if self._clash(chosen):
+            return "Restore", _CLASH, False
         size = size_text(sum(child.size for child in chosen))
         words = f"Restore {count(len(chosen), 'file')}"
         if self.folder is None:
@@ -181,6 +188,9 @@ class RestorePanel(JobPanel):
                 return
             self.desk.settings.restore_folder = name
         pairs = self._chosen()
+        if self._clash(child for _, chosen in pairs for child in chosen):  # known only now
+            self.note(f"{_CLASH}.", kind="warn")
+            return
         targets = [child.path for _, chosen in pairs for child in chosen if child.path is not None]
 
         def checked(job: Job) -> None:

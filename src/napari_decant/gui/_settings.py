@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from psygnal import EmissionInfo, SignalGroupDescriptor
 
-__all__ = ["MemoryStore", "Settings", "SettingsStore", "open_settings"]
+__all__ = ["MemoryStore", "Settings", "SettingsStore", "chosen_folder", "open_settings"]
 
 
 class SettingsStore(Protocol):
@@ -94,6 +96,11 @@ class Settings:
     standard: str = "dca-0.1"
     whole: bool = False
     busy_folders: str = ""
+
+
+def chosen_folder(text: str) -> Path | None:
+    """The folder that a setting names, in full, with ``~`` as the home folder; None for none."""
+    return Path(os.path.abspath(os.path.expanduser(text))) if text else None
 
 
 def open_settings(store: SettingsStore) -> Settings:

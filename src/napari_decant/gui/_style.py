@@ -100,6 +100,12 @@ QToolButton#decantTab {{ icon-size: 1.15em; }}
     padding: 0.25em 0.4em;
 }}
 #decantPanel QLineEdit:focus, #decantPage QLineEdit:focus {{ border-color: {t.accent}; }}
+#decantPanel QListWidget {{
+    background: {t.surface}; color: {t.text}; border: 1px solid {t.border}; border-radius: 5px;
+}}
+#decantPanel QListWidget:focus {{ border-color: {t.accent}; }}
+#decantPanel QListWidget::item {{ padding: 0.1em; border: 1px solid transparent; border-radius: 3px; }}
+#decantPanel QListWidget::item:focus {{ border-color: {t.accent}; }}
 #decantForm QComboBox, #decantForm QAbstractSpinBox {{
     background: {t.surface}; color: {t.text}; border: 1px solid {t.border}; border-radius: 5px;
     padding: 0.25em 0.4em; min-height: 1.15em;
@@ -120,11 +126,11 @@ QToolButton#decantTab {{ icon-size: 1.15em; }}
     background: transparent; color: {t.text}; spacing: 0.5em;
 }}
 #decantPanel QCheckBox::indicator, #decantPage QCheckBox::indicator,
-QTreeView#decantTable::indicator {{
+QTreeView#decantTable::indicator, #decantPanel QListWidget::indicator {{
     width: 1em; height: 1em; background: {t.surface}; border: 1px solid {edge}; border-radius: 3px;
 }}
 #decantPanel QCheckBox::indicator:checked, #decantPage QCheckBox::indicator:checked,
-QTreeView#decantTable::indicator:checked {{
+QTreeView#decantTable::indicator:checked, #decantPanel QListWidget::indicator:checked {{
     background: {t.accent}; border-color: {t.accent}; image: url("{check}");
 }}
 #decantPage QRadioButton::indicator {{ width: 1.15em; height: 1.15em; image: url("{off}"); }}

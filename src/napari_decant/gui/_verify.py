@@ -19,21 +19,24 @@ from napari_decant.gui.jobs import ArchiveRow, Batch, Job, JobState, LeftOut, Ta
 if TYPE_CHECKING:
     from napari_decant.archive import VerifyReport
 
-__all__ = ["VerifyPanel", "left_out_archives"]
+__all__ = ["VerifyPanel", "left_out_archives", "note_gone"]
 
 
 def left_out_archives(panel: JobPanel, part: LeftOut) -> None:
     """Say what was dropped on a panel for archives that is none, and what can be done with it."""
-    paths = list(part.paths)
-    name = paths[0].name
+    paths, it = list(part.paths), part.verb("it", "them")
+    pack = Action(f"Pack {it}", "pack", f"Go to Pack with {it}", lambda: panel.handed.emit("pack", paths))
     if part.kind == "file":
-        pack = Action("Pack it", "pack", "Go to Pack with it", lambda: panel.handed.emit("pack", paths))
-        panel.note(f"{name} is no archive.", pack)
+        panel.note(f"{part.words} {part.verb('is no archive', 'are no archives')}.", pack)
     elif part.kind == "empty":
-        pack = Action("Pack it", "pack", "Go to Pack with it", lambda: panel.handed.emit("pack", paths))
-        panel.note(f"{name} holds no archives.", pack)
+        panel.note(f"{part.words} {part.verb('holds', 'hold')} no archives.", pack)
     else:
-        panel.note(f"{name} does not exist any more.", kind="warn")
+        note_gone(panel, part)
+
+
+def note_gone(panel: JobPanel, part: LeftOut) -> None:
+    """Say that what was dropped is not there."""
+    panel.note(f"{part.words} {part.verb('does', 'do')} not exist any more.", kind="warn")
 
 
 class VerifyPanel(JobPanel):

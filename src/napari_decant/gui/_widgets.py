@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from qtpy.QtCore import QObject, QSize, Qt, Signal
+from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal
 from qtpy.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -27,11 +29,16 @@ __all__ = [
     "DropArea",
     "Notice",
     "bind_icon",
+    "breakable",
+    "calm_wheel",
     "flat_button",
     "main_button",
     "repolish",
     "side_button",
 ]
+
+
+_PLACES = re.compile(r"(?<=[_./\\-])(?=\w)|(?<=\w{16})(?=\w)")  # where a long name may be broken
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,20 @@ def bind_icon(widget: QWidget, look: Look, name: str, role: str = "text") -> Non
         old.update()
         return
     _IconBinding(widget, look, name, role)
+
+
+class _CalmWheel(QObject):
+    def eventFilter(self, watched: Any, event: QEvent) -> bool:  # noqa: N802
+        if event.type() != QEvent.Type.Wheel or watched.hasFocus():
+            return False
+        event.ignore()  # so that what is around it gets it
+        return True
+
+
+def calm_wheel(widget: QWidget) -> None:
+    """Let the wheel change a field only once it was clicked: over any other one it scrolls the form."""
+    widget.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    widget.installEventFilter(_CalmWheel(widget))
 
 
 def repolish(widget: QWidget) -> None:
@@ -112,6 +133,11 @@ def flat_button(look: Look, action: Action) -> QToolButton:
     if action.icon:
         bind_icon(button, look, action.icon)
     return button
+
+
+def breakable(text: str) -> str:
+    """Let long names go on in the next line: they have no spaces, and would be cut off."""
+    return re.sub(r"\S{24,}", lambda name: _PLACES.sub("\u200b", name[0]), text)
 
 
 def label(text: str = "", *, muted: bool = False, wrap: bool = False) -> QLabel:
@@ -230,7 +256,8 @@ class Notice(QFrame):
         icon = label()
         names = {"info": ("info", "accent"), "warn": ("warning", "warn"), "bad": ("failed", "bad")}
         bind_icon(icon, look, *names[kind])
-        self._text = label(text, wrap=True)
+        self._said, self._away = text, False
+        self._text = label(breakable(text), wrap=True)
         gap = self.fontMetrics().height() // 3
         self.buttons = [side_button(look, action) for action in actions]
         self._inner = QHBoxLayout()
@@ -253,14 +280,18 @@ class Notice(QFrame):
     @property
     def text(self) -> str:
         """What it says."""
-        return self._text.text()
+        return self._said
 
     def set_text(self, text: str) -> None:
         """Say something else."""
-        self._text.setText(text)
+        self._said = text
+        self._text.setText(breakable(text))
 
     def put_away(self) -> None:
-        """Remove it."""
+        """Remove it; what its button does may have done so already."""
+        if self._away:
+            return
+        self._away = True
         self.closed.emit()
         self.hide()
         self.setParent(None)
@@ -275,6 +306,7 @@ class Card(QFrame):
     ) -> None:
         super().__init__()
         self.setObjectName("decantCard")
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         height = self.fontMetrics().height()
         picture = label()
         picture.setProperty("iconSize", round(height * 2.4))

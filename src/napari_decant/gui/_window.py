@@ -232,9 +232,8 @@ class Window(QMainWindow):
         event.ignore()
         if self._closing or self.question is not None:
             return
-        jobs = self.desk.at_work
-        if jobs:
-            self.question = ask_to_stop(self, jobs, self._stop)
+        if self.desk.at_work:
+            self.question = ask_to_stop(self, lambda: self.desk.at_work, self._stop)
             self.question.finished.connect(self._answered)
         else:  # files are only being looked at
             self._stop()

@@ -10,7 +10,7 @@ import napari
 from napari.layers import Layer
 from napari.qt.threading import create_worker
 from napari.utils.notifications import show_error, show_warning
-from qtpy.QtCore import QEvent, QSortFilterProxyModel, Qt
+from qtpy.QtCore import QSortFilterProxyModel, Qt
 from qtpy.QtWidgets import (
     QAbstractItemView,
     QComboBox,
@@ -26,7 +26,7 @@ from qtpy.QtWidgets import (
 from napari_decant.errors import DecantError
 from napari_decant.images import ImageEntry, list_images
 from napari_decant.plugin._chooser_model import IMAGE, EntryModel
-from napari_decant.plugin._docks import show_dock
+from napari_decant.plugin._docks import OneDock, show_dock
 from napari_decant.plugin._jobs import DockBar
 from napari_decant.plugin._layers import LayerData
 from napari_decant.plugin._open import read_entry
@@ -52,7 +52,7 @@ def offer_images(viewer: Any, location: str, entries: Sequence[ImageEntry]) -> N
     chooser.offer(location, entries)
 
 
-class ImageChooser(QWidget):
+class ImageChooser(OneDock, QWidget):
     """A list of the images of one file, or of one of several files.
 
     Parameters
@@ -62,10 +62,13 @@ class ImageChooser(QWidget):
     """
 
     def __init__(self, napari_viewer: napari.viewer.Viewer) -> None:
+        if self.docked:
+            return
         super().__init__()
         self.viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self._entries: dict[str, Sequence[ImageEntry]] = {}
         self._worker: Any = None
+        self._gone = False  # workers may end later than the list
         self.files = QComboBox()
         self.files.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.files.setMinimumContentsLength(12)
@@ -110,16 +113,14 @@ class ImageChooser(QWidget):
         self._on_layers()
         self._show_file()
 
-    def event(self, event: Any) -> bool:
-        """Notice that napari took the widget out of its dock, which is its end."""
-        handled = bool(super().event(event))
-        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
-            self.viewer.layers.events.inserted.disconnect(self._on_layers)
-            self.viewer.layers.events.removed.disconnect(self._on_layers)
-            if self._worker is not None:
-                self._worker.quit()
-            self.deleteLater()
-        return handled
+    def undocked(self) -> None:
+        """See `OneDock.undocked`."""
+        self._gone = True
+        self.viewer.layers.events.inserted.disconnect(self._on_layers)
+        self.viewer.layers.events.removed.disconnect(self._on_layers)
+        if self._worker is not None:
+            self._worker.quit()
+        self.deleteLater()
 
     # --- files ---
 
@@ -174,7 +175,7 @@ class ImageChooser(QWidget):
         def show(result: tuple[Sequence[ImageEntry], str]) -> None:
             entries, problem = result
             self._entries[where] = entries
-            if self.location == where:
+            if not self._gone and self.location == where:
                 self._show_file()
                 if problem:
                     self.words.setText(problem)
@@ -254,7 +255,8 @@ class ImageChooser(QWidget):
             self._worker = None
             if bar is not None:
                 bar.close()
-            self._update()
+            if not self._gone:
+                self._update()
             for show, texts in ((show_warning, told), (show_error, failed)):
                 if texts:
                     more = f"; and {len(texts) - 3:,} more" if len(texts) > 3 else ""

@@ -59,14 +59,16 @@ class _Guard(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
         if event.type() != QEvent.Type.Close or not self._window._qt_viewer.isVisible():
             return False  # `viewer.close()` has taken the window apart already; nobody is there to be asked
-        jobs = sum(work.jobs() for work in self.works)
-        if not jobs:
+        if not self._jobs():
             return False
         event.ignore()
         if self.question is None:
-            self.question = ask_to_stop(self._window._qt_window, jobs, self._stop)
+            self.question = ask_to_stop(self._window._qt_window, self._jobs, self._stop)
             self.question.finished.connect(self._answered)
         return True
+
+    def _jobs(self) -> int:
+        return sum(work.jobs() for work in self.works)
 
     def _answered(self) -> None:
         self.question = None

@@ -6,13 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import napari
 from napari.settings import get_plugin_settings
 from napari.utils.notifications import show_error, show_info, show_warning
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QApplication, QSizePolicy, QWidget
 
 from napari_decant.errors import DecantError
@@ -32,7 +31,7 @@ from napari_decant.gui import (
     open_settings,
 )
 from napari_decant.gui.jobs import JobState
-from napari_decant.plugin._docks import show_dock
+from napari_decant.plugin._docks import OneDock, show_dock
 from napari_decant.plugin._jobs import DockBar
 from napari_decant.plugin._leaving import Work, guard
 from napari_decant.plugin._view import add_to_viewer
@@ -186,12 +185,19 @@ def _leave(key: int, panel: Any) -> None:
         seat.close()
 
 
-class _Docked:
+class _Docked(OneDock):
     """What all panels need to live in napari; mixed into a panel."""
+
+    WORKING: ClassVar[str] = ""
+    """What the activity dock says while it works; empty for a panel that does not."""
 
     _key: int | None = None
 
-    def _settle_in(self, seat: _Seat, key: int) -> None:
+    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
+        if self.docked:
+            return
+        seat, key = _seat_of(napari_viewer)
+        super().__init__(seat.desk, parent)  # type: ignore[call-arg]
         panel: Any = self
         panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         panel.handed.connect(panel._hand_on)
@@ -200,28 +206,22 @@ class _Docked:
         panel.destroyed.connect(partial(_leave, key, panel))  # with its whole window
         app = QApplication.instance()
         if app is not None:
-            app.aboutToQuit.connect(panel._leave)
+            app.aboutToQuit.connect(panel.undocked)
+        self._activity = _Activity(panel, self.WORKING) if self.WORKING else None
 
     def _hand_on(self, to: str, paths: list[Path]) -> None:
         """Dock the panel that paths are for, and give them to it."""
         viewer = self._seat.viewer
         show_dock(viewer, _TITLES[to], lambda: _PANELS[to](viewer)).add(paths)
 
-    def event(self, event: Any) -> bool:
-        """Notice that napari took the panel out of its dock: closing a dock ends its work."""
-        panel: Any = self
-        handled = bool(super().event(event))  # type: ignore[misc]
-        if event.type() == QEvent.Type.ParentChange and panel.parent() is None:
-            self._leave()
-        return handled
-
-    def _leave(self) -> None:
+    def undocked(self) -> None:
+        """See `OneDock.undocked`."""
         if self._key is not None:
             key, self._key = self._key, None
             panel: Any = self
             panel.leave()
-            if hasattr(panel, "_activity"):
-                panel._activity.close()
+            if self._activity is not None:
+                self._activity.close()
             _leave(key, panel)
             panel.deleteLater()
 
@@ -262,60 +262,35 @@ class _Activity:
 class PackWidget(_Docked, PackPanel):
     """Pack TIFFs, docked in napari."""
 
-    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
-        seat, key = _seat_of(napari_viewer)
-        super().__init__(seat.desk, parent)
-        self._settle_in(seat, key)
-        self._activity = _Activity(self, "Packing")
+    WORKING = "Packing"
 
 
 class VerifyWidget(_Docked, VerifyPanel):
     """Verify archives, docked in napari."""
 
-    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
-        seat, key = _seat_of(napari_viewer)
-        super().__init__(seat.desk, parent)
-        self._settle_in(seat, key)
-        self._activity = _Activity(self, "Verifying")
+    WORKING = "Verifying"
 
 
 class RestoreWidget(_Docked, RestorePanel):
     """Restore originals, docked in napari."""
 
-    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
-        seat, key = _seat_of(napari_viewer)
-        super().__init__(seat.desk, parent)
-        self._settle_in(seat, key)
-        self._activity = _Activity(self, "Restoring")
+    WORKING = "Restoring"
 
 
 class ExportWidget(_Docked, ExportPanel):
     """Write OME-Zarr 0.5, docked in napari."""
 
-    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
-        seat, key = _seat_of(napari_viewer)
-        super().__init__(seat.desk, parent)
-        self._settle_in(seat, key)
-        self._activity = _Activity(self, "Exporting")
+    WORKING = "Exporting"
 
 
 class CheckWidget(_Docked, CheckPanel):
     """Check against the array standard, docked in napari."""
 
-    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
-        seat, key = _seat_of(napari_viewer)
-        super().__init__(seat.desk, parent)
-        self._settle_in(seat, key)
-        self._activity = _Activity(self, "Checking")
+    WORKING = "Checking"
 
 
 class InspectWidget(_Docked, InspectPanel):
     """Look inside a file, docked in napari."""
-
-    def __init__(self, napari_viewer: napari.viewer.Viewer, parent: QWidget | None = None) -> None:
-        seat, key = _seat_of(napari_viewer)
-        super().__init__(seat.desk, parent)
-        self._settle_in(seat, key)
 
 
 _PANELS: dict[str, Callable[[Any], Any]] = {

@@ -100,10 +100,9 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        wrong = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), folder)
-        raise UsageError(
-            f"{wrong} is no folder, so nothing can be written into it; choose another one"
-        ) from error
+        file = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), folder)
+        below = f", and {folder} cannot lie in it" if file != folder else ""
+        raise UsageError(f"{file} is no folder{below}; choose another place") from error
     except OSError as error:
         raise storage_error("creating", folder, error) from error
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
 from qtpy.QtWidgets import QFileDialog, QMessageBox, QWidget
 
-from napari_decant.gui.crop._make import target_suffix
+from napari_decant.gui.crop._make import plain_name, target_suffix
 
 __all__ = ["ask_query", "ask_query_target", "ask_target"]
 
@@ -16,17 +17,30 @@ _KINDS: Final = {
     "OME-Zarr file (*.ozx)": ".ozx",
     "OME-TIFF (*.ome.tif)": ".ome.tif",
 }
+_OFFERED: Final = ".zarr"
 _QUERIES: Final = "Query (*.json)"
 
 
-def ask_target(parent: QWidget, name: str) -> tuple[Path, bool] | None:
-    """Ask for the file to write, and whether to replace what is there; None if there is to be none."""
-    path, kind = QFileDialog.getSaveFileName(parent, "Save the crop", f"{name} crop.zarr", ";;".join(_KINDS))
+def ask_target(parent: QWidget, place: str, name: str) -> tuple[Path, bool] | None:
+    """Ask for the file to write, and whether to replace what is there; None if there is to be none.
+
+    Parameters
+    ----------
+    parent : QWidget
+    place : str
+        The folder to start in; empty for the current one.
+    name : str
+        Of what is cut.
+    """
+    offered = os.path.join(place, f"{plain_name(name)} crop{_OFFERED}")
+    path, kind = QFileDialog.getSaveFileName(parent, "Save the crop", offered, ";;".join(_KINDS))
     if not path:
         return None
-    target = Path(path)
+    target, suffix = Path(path), _KINDS.get(kind, _OFFERED)
+    if target_suffix(target).lower() == _OFFERED != suffix:  # another kind was chosen for the offered name
+        target = target.with_suffix("")
     if not target_suffix(target):
-        target = target.with_name(target.name + _KINDS.get(kind, ".zarr"))
+        target = target.with_name(target.name + suffix)
     exists = target.exists()
     if exists:
         asked = QMessageBox.question(parent, "Replace?", f"{target.name} exists. Replace it?")
@@ -35,15 +49,16 @@ def ask_target(parent: QWidget, name: str) -> tuple[Path, bool] | None:
     return target, exists
 
 
-def ask_query_target(parent: QWidget) -> Path | None:
+def ask_query_target(parent: QWidget, place: str) -> Path | None:
     """Ask where to save a query; the dialog asks about replacing."""
-    path, _ = QFileDialog.getSaveFileName(parent, "Save the query", "crop.json", _QUERIES)
+    offered = os.path.join(place, "crop.json")
+    path, _ = QFileDialog.getSaveFileName(parent, "Save the query", offered, _QUERIES)
     if not path:
         return None
     return Path(path if path.lower().endswith(".json") else f"{path}.json")
 
 
-def ask_query(parent: QWidget) -> Path | None:
+def ask_query(parent: QWidget, place: str) -> Path | None:
     """Ask for a query to load."""
-    path, _ = QFileDialog.getOpenFileName(parent, "Load a query", "", _QUERIES)
+    path, _ = QFileDialog.getOpenFileName(parent, "Load a query", place, _QUERIES)
     return Path(path) if path else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qtpy.QtCore import QSignalBlocker, QSize, Signal
 from qtpy.QtWidgets import QDoubleSpinBox, QGridLayout, QSizePolicy, QWidget
 
-from napari_decant.gui._widgets import label
+from napari_decant.gui._widgets import calm_wheel, label
 from napari_decant.images.crop import Region, WorldMap
 
 __all__ = ["Number", "RegionFields"]
@@ -34,6 +34,7 @@ class Number(QDoubleSpinBox):
         self.setToolTip(name)
         self.setSizePolicy(QSizePolicy.Policy.MinimumExpanding, QSizePolicy.Policy.Fixed)
         self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
+        calm_wheel(self)
 
     def sizeHint(self) -> QSize:  # noqa: N802
         """Wide enough for seven digits, not for the largest number there is."""
@@ -82,8 +83,13 @@ class RegionFields(QWidget):
         """The box that the numbers say."""
         return self._region
 
+    @property
+    def numbers(self) -> list[Number]:
+        """All fields, in reading order."""
+        return [*self.center, *self.size_, *self.angles]
+
     def set_axes(self, names: Sequence[str]) -> None:
-        """Have fields for these axes, two or three."""
+        """Have fields for these axes, two or three; new ones are the last that Tab reaches."""
         if tuple(names) == self._names:
             return
         self._names = tuple(names)

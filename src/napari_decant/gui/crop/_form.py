@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from qtpy.QtCore import QSignalBlocker, Qt, Signal
@@ -75,6 +76,8 @@ class CropForm(QWidget):
         self.list = QListWidget()
         self.list.setAccessibleName("Layers to cut from")
         self.list.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)  # it would hide a line
+        self.list.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.list.itemChanged.connect(self._on_check)
         self._box.addWidget(self.list)
         self.problems = {name: _problem() for name in ("layers", "region")}
@@ -179,7 +182,7 @@ class CropForm(QWidget):
             item = self.list.item(row) or QListWidgetItem(self.list)
             on = layer.key in snapshot.intent.layers
             item.setText(f"{layer.name}: {layer.problem}" if layer.problem else layer.name)
-            item.setToolTip(layer.problem or "")
+            item.setToolTip(item.text())  # which may be elided
             usable = layer.problem is None or on
             flags = Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEnabled
             item.setFlags(flags if usable else Qt.ItemFlag.NoItemFlags)
@@ -195,6 +198,8 @@ class CropForm(QWidget):
             self.fields.show_region(None, None, ())
             return
         self.fields.set_axes(list(self.host.axis_names)[-snapshot.rank :])
+        for before, after in pairwise([self.follow, *self.fields.numbers]):
+            QWidget.setTabOrder(before, after)
         first = next((layer for layer in snapshot.chosen if layer.rank == snapshot.rank), None)
         world = first.world if first is not None else None
         plain = world is not None and world.is_straight

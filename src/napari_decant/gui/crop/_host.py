@@ -52,6 +52,9 @@ class Host(Protocol):
     def selected(self) -> Sequence[Hashable]:
         """Keys of the layers that the user has selected."""
 
+    def file(self, key: Hashable) -> Path | None:
+        """The file or folder that a layer is read from; None where none is known on this machine."""
+
     def paint(self, key: Hashable, plane: NDArray[Any]) -> NDArray[np.float64]:
         """Colour a plane as the layer is shown: red, green and blue from 0 to 1."""
 

@@ -244,13 +244,16 @@ def files_of(snapshot: Snapshot, target: Path) -> list[FileJob]:
         return [FileJob(cuts[0], target)]
     names: list[str] = []
     for cut in cuts:
-        plain = (
-            "".join(c if c.isalnum() or c in " -_." else "_" for c in cut.layer.name).strip(" .") or "layer"
-        )
+        plain = plain_name(cut.layer.name)
         names.append(plain if plain not in names else f"{plain} {len(names)}")
     suffix = target_suffix(target)
     stem = target.name[: len(target.name) - len(suffix)]
     return [FileJob(c, target.with_name(f"{stem} {n}{suffix}")) for c, n in zip(cuts, names, strict=True)]
+
+
+def plain_name(name: str) -> str:
+    """The name of a layer, as part of the name of a file."""
+    return "".join(c if c.isalnum() or c in " -_." else "_" for c in name).strip(" .") or "layer"
 
 
 def target_suffix(path: Path) -> str:

@@ -19,7 +19,7 @@ from qtpy.QtWidgets import (
 from superqt import QElidingLabel
 
 from napari_decant.gui._theme import Look
-from napari_decant.gui._widgets import Action, bind_icon, flat_button, label, repolish
+from napari_decant.gui._widgets import Action, bind_icon, calm_wheel, flat_button, label, repolish
 from napari_decant.gui.crop._fields import Number
 from napari_decant.gui.crop._state import Grid, Intent, Snapshot
 
@@ -82,14 +82,16 @@ class OutputForm(QWidget):
         for row, (control, text) in enumerate(zip(_CONTROLS, words, strict=True)):
             name, combo = label(text), getattr(self, control)
             layout.addWidget(name, 2 * row, 0)
-            layout.addWidget(combo, 2 * row, 1, 1, 1 if control in extras else 2)
+            line = QHBoxLayout()
+            line.addWidget(combo, 1)
             self.rows[control] = [name, combo]
-            if control in extras:
-                layout.addWidget(extras[control], 2 * row, 2)
+            if control in extras:  # which leaves its room to the other one where it is not needed
+                line.addWidget(extras[control])
+            layout.addLayout(line, 2 * row, 1)
             said = label("", wrap=True)
             said.setProperty("problem", "true")
             said.hide()
-            layout.addWidget(said, 2 * row + 1, 0, 1, 3)
+            layout.addWidget(said, 2 * row + 1, 0, 1, 2)
             self.problems[control] = said
         layout.setColumnStretch(1, 1)
         for number in (self.pitch, self.fill):
@@ -102,6 +104,7 @@ class OutputForm(QWidget):
         combo.setAccessibleName(name)
         combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         combo.currentIndexChanged.connect(lambda: self.edited.emit())
+        calm_wheel(combo)
         return combo
 
     def _fold(self) -> None:

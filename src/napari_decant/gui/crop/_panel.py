@@ -11,6 +11,7 @@ from qtpy.QtCore import QEvent, QSize, Qt, QTimer
 from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from napari_decant.errors import DecantError
+from napari_decant.gui._intake import beside
 from napari_decant.gui._style import style_sheet
 from napari_decant.gui._theme import Look
 from napari_decant.gui.crop._dialogs import ask_query, ask_query_target, ask_target
@@ -75,6 +76,7 @@ class CropPanel(QWidget):
         self.follows = False
         self.cutter, self.pace = Cutter(memory, device="cpu"), Pace()
         self._offered: Region | None = None
+        self._last: Path | None = None  # that a dialog was answered with
         self._preview, self._measure, self._warm = (
             Bench(name, self) for name in ("preview", "facts", "warm")
         )
@@ -300,17 +302,24 @@ class CropPanel(QWidget):
 
     # --- files ---
 
+    def place(self) -> str:
+        """The folder where dialogs start: where the last file went or came from, or that of the image."""
+        chosen = self.snapshot.chosen if self.snapshot is not None else ()
+        return beside([self._last, *(self.host.file(layer.key) for layer in chosen)])
+
     def _ask_file(self) -> None:
         if self.snapshot is not None and self.snapshot.ready:
             first = self.snapshot.cuts[0]
             name = first.layer.name if len(self.snapshot.cuts) == 1 else first.source.name
-            asked = ask_target(self, name)
+            asked = ask_target(self, self.place(), name)
             if asked is not None:
+                self._last = asked[0]
                 self.save_to(asked[0], overwrite=asked[1])
 
     def _ask_keep(self) -> None:
-        path = ask_query_target(self)
+        path = ask_query_target(self, self.place())
         if path is not None:
+            self._last = path
             self.keep_query(path)
 
     def keep_query(self, path: Path) -> None:
@@ -324,8 +333,9 @@ class CropPanel(QWidget):
         self.footer.note(f"Saved the query as {path.name}.")
 
     def _ask_load(self) -> None:
-        path = ask_query(self)
+        path = ask_query(self, self.place())
         if path is not None:
+            self._last = path
             self.load_query(path)
 
     def load_query(self, path: Path) -> None:
@@ -343,11 +353,15 @@ class CropPanel(QWidget):
     def close_down(self) -> None:
         """Cancel everything, wait for it, and let go of files and of the box in the view."""
         self._timer.stop()
+        self.stop_threads()
+        self.host.draw(False)
+        self.host.show(None)
+
+    def stop_threads(self) -> None:
+        """Cancel everything, wait for it, and let go of files; of a widget that Qt has deleted, too."""
         for bench in (self._preview, self._measure, self._warm, self.runner.bench):
             bench.close()
         self.cutter.close()
-        self.host.draw(False)
-        self.host.show(None)
 
 
 class _Column(QScrollArea):

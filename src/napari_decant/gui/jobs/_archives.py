@@ -19,7 +19,7 @@ from napari_decant.errors import (
     UsageError,
 )
 from napari_decant.gui._words import count
-from napari_decant.gui.jobs._rows import ArchiveRow, LeftOut, Member, Outcome, Restored
+from napari_decant.gui.jobs._rows import ArchiveRow, Member, Outcome, Restored, left_out
 from napari_decant.gui.jobs._worker import Context, in_parts
 
 __all__ = ["find_archives", "list_members", "restore", "taken", "verify"]
@@ -30,15 +30,22 @@ _HERE = "a full check of what is left says which are whole"
 
 
 def _archives(context: Context, paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    seen: set[Path] = set()  # an archive may be dropped together with its folder
+    rest: list[tuple[Path, str]] = []
     for path in paths:
         context.cancel.check()
         if not path.is_dir() and path.exists() and not path.name.lower().endswith(_ZIPS):
-            context.part(LeftOut((path,), "file"))
+            rest.append((path, "file"))
             continue
         try:
-            yield from archive.find_archives([path]).items()
+            found = archive.find_archives([path])
         except UsageError:  # there is none
-            context.part(LeftOut((path,), "empty" if path.exists() else "gone"))
+            rest.append((path, "empty" if path.exists() else "gone"))
+            continue
+        yield from ((each, place) for each, place in found.items() if each not in seen)
+        seen.update(found)
+    for part in left_out(rest):
+        context.part(part)
 
 
 def _size(path: Path) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from napari_decant import standard as rules
 from napari_decant.gui._words import count
-from napari_decant.gui.jobs._rows import Checked, CheckLine, LeftOut
+from napari_decant.gui.jobs._rows import Checked, CheckLine, left_out
 from napari_decant.gui.jobs._worker import Context
 from napari_decant.standard import CheckReport, Finding, ImageCheck, RuleSummary
 from napari_decant.stores._atomic import AtomicFile, make_folder
@@ -34,6 +34,7 @@ def _is_store(path: Path) -> bool:
 
 def stores_below(context: Context, paths: Sequence[Path]) -> Iterator[Path]:
     """What can be checked at and below paths; of the rest, `LeftOut` is handed out as a part."""
+    rest: list[tuple[Path, str]] = []
     for path in paths:
         context.cancel.check()
         if not path.is_dir():
@@ -41,7 +42,7 @@ def stores_below(context: Context, paths: Sequence[Path]) -> Iterator[Path]:
             if fits and os.path.lexists(path):
                 yield path
             else:
-                context.part(LeftOut((path,), "file" if os.path.lexists(path) else "gone"))
+                rest.append((path, "file" if os.path.lexists(path) else "gone"))
             continue
         if _is_store(path):
             yield path
@@ -57,7 +58,9 @@ def stores_below(context: Context, paths: Sequence[Path]) -> Iterator[Path]:
             found += len(stores) + len(files)
             yield from (here / name for name in (*stores, *files))
         if not found:
-            context.part(LeftOut((path,), "empty"))
+            rest.append((path, "empty"))
+    for part in left_out(rest):
+        context.part(part)
 
 
 # --- checking ---------------------------------------------------------------------------------------------
@@ -129,7 +132,7 @@ def _line(finding: Finding) -> CheckLine:
     detail += [f"Found: {found}"] if found else []
     detail += [f"Wanted: {finding.wanted}"] if finding.wanted and finding.status != "pass" else []
     detail += [todo[:1].upper() + todo[1:]] if todo else []
-    words = ". ".join(part.rstrip(".") for part in (found, todo) if part)
+    words = (", " if finding.because else ". ").join(part.rstrip(".") for part in (found, todo) if part)
     title = f"{finding.rule}  {finding.sentence}"
     return CheckLine(title, "rule", words, finding.status, "\n".join(detail))
 

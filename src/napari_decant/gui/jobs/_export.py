@@ -43,9 +43,13 @@ def export_rows(
     paths: Sequence[Path], output: Path | None, suffix: str, quantize: bool, context: Context
 ) -> Iterator[ExportRow]:
     """Plan every image at and below paths; nothing is written."""
+    seen: set[Path] = set()  # an image may be dropped together with its folder
     for given in paths:
         for source in _sources(given):
             context.cancel.check()
+            if source in seen:
+                continue
+            seen.add(source)
             try:
                 yield _row(source, None, output, suffix, quantize)
             except ChoiceNeeded as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ __all__ = [
     "Planned",
     "Restored",
     "Section",
+    "left_out",
 ]
 
 
@@ -53,11 +55,38 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Paths that were dropped or found but are nothing for this panel, what they are, and how many more."""
+    """Paths that were dropped or found but are nothing for this panel, what they are, and how many more.
+
+    Attributes
+    ----------
+    paths : tuple of Path
+    kind : {"archive", "empty", "failed", "file", "gone", "link", "other"}
+    more : int
+    why : str
+        Of what failed.
+    """
 
     paths: tuple[Path, ...]
     kind: str
     more: int = 0
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        """``a.tif``, ``a.tif and 3 more``."""
+        return self.paths[0].name + (f" and {len(self.paths) - 1:,} more" if len(self.paths) > 1 else "")
+
+    def verb(self, one: str, several: str) -> str:
+        """``is`` or ``are``, as it goes with the words."""
+        return one if len(self.paths) == 1 else several
+
+
+def left_out(paths: Iterable[tuple[Path, str]]) -> Iterator[LeftOut]:
+    """One for all paths of a kind: a thousand files that were dropped on the wrong panel are one message."""
+    kinds: dict[str, list[Path]] = {}
+    for path, kind in paths:
+        kinds.setdefault(kind, []).append(path)
+    return (LeftOut(tuple(found), kind) for kind, found in kinds.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from napari_decant import archive
 from napari_decant.archive import BatchReport, BatchRow, Deletion, PlanRow
 from napari_decant.archive._plan import find_tiffs
+from napari_decant.errors import Cancelled, DecantError
 from napari_decant.gui.jobs._archives import find_archives, list_members, restore, taken, verify
 from napari_decant.gui.jobs._check import check, stores_below, write_checks
 from napari_decant.gui.jobs._export import export, export_rows
@@ -64,9 +65,12 @@ def plan_pack(
 ) -> int:
     """Plan what was dropped: lists of `Planned` as parts, `LeftOut` for the rest; returns the count."""
     packed = [path for path in paths if _is_archive(path)]
-    rest = [path for path in paths if path not in packed]
-    if packed:
-        context.part(LeftOut(tuple(packed), "archive"))
+    gone = [path for path in paths if not os.path.lexists(path)]
+    rest = [path for path in paths if path not in packed and path not in gone]
+    for kind, some in (("archive", [path for path in packed if path not in gone]), ("gone", gone)):
+        if some:
+            context.part(LeftOut(tuple(some), kind))
+    links: set[Path] = set()
 
     def found() -> Iterator[PlanRow]:
         if series and rest:
@@ -76,24 +80,37 @@ def plan_pack(
             )  # fmt: skip
             return
         for path in rest:
-            yield from _plan_files(context, path, output, codec)
+            try:
+                yield from _plan_files(context, path, output, codec, links)
+            except Cancelled:
+                raise
+            except DecantError as error:  # what was dropped with it is planned all the same
+                context.part(LeftOut((path,), "failed", why=str(error)))
 
     rows: list[PlanRow] = []
 
     def planned() -> Iterator[Planned]:
+        seen: set[Path] = set()  # a file may be dropped together with its folder
         for row in found():
-            rows.append(row)
-            yield _planned(row)
+            if row.source not in seen:
+                seen.add(row.source)
+                rows.append(row)
+                yield _planned(row)
 
     number = in_parts(planned(), context.part)
-    _tell_others(context, rest, rows)
+    _tell_others(context, rest, rows, links)
     return number
 
 
-def _tell_others(context: Context, paths: Sequence[Path], rows: Sequence[PlanRow]) -> None:
-    """Files of the folders that will be in no archive, before somebody deletes a folder."""
+def _tell_others(
+    context: Context, paths: Sequence[Path], rows: Sequence[PlanRow], links: Container[Path]
+) -> None:
+    """Files of the folders that will be in no archive, before somebody deletes a folder.
+
+    Of links to TIFFs something was said already.
+    """
     folders = [path for path in paths if any(row.source.is_relative_to(path) for row in rows)]
-    others = archive.find_others(folders, rows)
+    others = (path for path in archive.find_others(folders, rows) if path not in links)
     first = tuple(islice(others, 2))
     if first:
         context.part(LeftOut(first, "other", sum(1 for _ in others)))
@@ -103,7 +120,9 @@ def _is_archive(path: Path) -> bool:
     return path.name.endswith((archive.SUFFIX, ".ozx", ".zarr"))
 
 
-def _plan_files(context: Context, path: Path, output: Path | None, codec: str) -> Iterator[PlanRow]:
+def _plan_files(
+    context: Context, path: Path, output: Path | None, codec: str, linked: set[Path]
+) -> Iterator[PlanRow]:
     """As `archive.plan` does it, but row by row, so that the first ones show at once."""
     if not path.is_dir():
         yield from archive.plan([path], output, codec=codec, cancel=context.cancel)
@@ -113,6 +132,7 @@ def _plan_files(context: Context, path: Path, output: Path | None, codec: str) -
     files = [file for file in files if not file.is_symlink()]
     if links:
         context.part(LeftOut(tuple(links), "link"))
+        linked.update(links)
     if not files:
         context.part(LeftOut((path,), "empty"))
     for number, file in enumerate(files, 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from napari_decant.gui.crop import Cut, LayerFacts, Made, Snapshot
 from napari_decant.images.crop import Placement, Region, Written
+from napari_decant.plugin._opened import opened_behind
 from napari_decant.plugin._writer import _refuse_source as refuse_source
 from napari_decant.plugin.crop._box import BoxView
 from napari_decant.plugin.crop._box_layers import is_box_layer
@@ -68,13 +70,17 @@ class NapariHost:
         ]
 
     def close(self) -> None:
-        """Let go of the viewer."""
+        """Let go of the viewer, and take the box out of it."""
+        self.release()
+        self.box.close()
+
+    def release(self) -> None:
+        """Let go of a viewer that is closed."""
         self.panel = None
         for emitter, callback in self._connections():
             emitter.disconnect(callback)
         for layer in self.viewer.layers:
             self._watch(layer, False)
-        self.box.close()
 
     # --- what the panel asks ---
 
@@ -132,6 +138,15 @@ class NapariHost:
 
     def _by_key(self) -> dict[Hashable, Layer]:
         return {layer.unique_id: layer for layer in self._images()}
+
+    def file(self, key: Hashable) -> Path | None:
+        """See `Host.file`."""
+        layer = self._by_key().get(key)
+        if layer is None:
+            return None
+        behind = opened_behind(layer.data)
+        name = behind[0].location if behind is not None else layer.source.path
+        return Path(name) if name and os.path.exists(name) else None
 
     def paint(self, key: Hashable, plane: NDArray[Any]) -> NDArray[np.float64]:
         """See `Host.paint`."""
