@@ -175,6 +175,39 @@ def test_labels_of_an_image_go_along_by_the_maximum(tmp_path: Path) -> None:
     assert [f.status for f in report.every if f.rule == "M4"] == ["skip", "pass"]
 
 
+@pytest.mark.parametrize("name", ["Zellen ü", "nuclei/at 37 °C", "labels"])
+@pytest.mark.parametrize("target", ["a.zarr", "a.ozx"])
+def test_labels_of_any_name_go_along(tmp_path: Path, name: str, target: str) -> None:
+    cells = ramp((8, 9), "uint32")
+    keys = image_keys([ramp((8, 9))], "yx") | image_keys([cells], "yx", path=f"labels/{name}")
+    keys |= group_keys("labels", {"labels": [name]})
+    export(put(keys, tmp_path / "in.zarr"), tmp_path / target)
+    opened = open_image(tmp_path / target)
+    assert opened.labels == (name,)
+    (path,) = opened.label_paths
+    opened.close()
+    np.testing.assert_array_equal(np.squeeze(pixels_of(tmp_path / target, path)), cells)
+    if target == "a.ozx":
+        with zipfile.ZipFile(tmp_path / target) as file:
+            document = json.loads(file.read(f"{path}/zarr.json"))
+    else:
+        document = json.loads((tmp_path / target / path / "zarr.json").read_text())
+    above = document["attributes"]["ome"]["image-label"]["source"]["image"]
+    assert above == "../" * (path.count("/") + 1)
+
+
+def test_names_that_nothing_can_have_never_crash(tmp_path: Path) -> None:
+    keys = image_keys([ramp((8, 9))], "yx") | group_keys("labels", {"labels": ["\ud800"]})
+    report = export(put(keys, tmp_path / "in.zarr"), tmp_path / "a.zarr")
+    assert any("'\\ud800'" in note for note in report.notes)
+    keys = image_keys([ramp((8, 9))], "yx", version="0.4")
+    keys |= image_keys([ramp((8, 9), "uint32")], "yx", version="0.4", path="labels/zarr.json")
+    keys |= group_keys("labels", {"labels": ["zarr.json"]}, "0.4")
+    with pytest.raises(UsageError, match="metadata file"):
+        export(put(keys, tmp_path / "other.zarr"), tmp_path / "b.zarr")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr", "in.zarr", "other.zarr"]
+
+
 def test_labels_that_do_not_fit_are_refused_or_kept(tmp_path: Path) -> None:
     data = ramp((20, 30), "uint64") + 2**33
     source = put(image_keys([data], "yx", version="0.4", ome={"image-label": {}}), tmp_path / "in.zarr")

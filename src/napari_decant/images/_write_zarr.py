@@ -27,7 +27,7 @@ from napari_decant.images._write_zarr_meta import (
 )
 from napari_decant.images._write_zarr_plan import PlannedImage, WritePlan, plan_ome_zarr, worker_count
 from napari_decant.images._write_zarr_stage import Stage
-from napari_decant.ngff import parse_array_meta
+from napari_decant.ngff import labels_place, parse_array_meta
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.stores import FolderStore
 
@@ -247,9 +247,8 @@ def _group_documents(plan: WritePlan, stage: Stage) -> dict[str, bytes]:
     labels: dict[str, list[str]] = {}
     for image in plan.images:
         documents[image.path] = group_document(_image_ome(image, stage), image.image.attributes)
-        parent, _, name = image.path.rpartition("/")
-        if image.image.label is not None and parent.rpartition("/")[2] == "labels":
-            labels.setdefault(parent, []).append(name)
+        if image.image.label is not None and (place := labels_place(image.path)) is not None:
+            labels.setdefault(place[0], []).append(place[1])
     for path, names in labels.items():
         documents[path] = group_document(ome_document("LabelsGroup", {"labels": names}))
     for path, content in plan.groups.items():
@@ -282,7 +281,7 @@ def _image_ome(image: PlannedImage, stage: Stage) -> dict[str, Any]:
         method=image.method,
         label=given.label,
         rendering=rendering,
-        beside_image=image.path.rpartition("/")[0].rpartition("/")[2] == "labels",
+        below=place[1].count("/") + 2 if (place := labels_place(image.path)) is not None else 0,
     )
 
 

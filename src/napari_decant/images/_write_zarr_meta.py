@@ -120,7 +120,7 @@ def image_ome(
     method: str,
     label: LabelInfo | None,
     rendering: Mapping[str, Any] | None,
-    beside_image: bool = False,
+    below: int = 0,
 ) -> dict[str, Any]:
     """OME attributes of one image.
 
@@ -135,8 +135,8 @@ def image_ome(
     label : LabelInfo or None
     rendering : mapping or None
         See `omero`.
-    beside_image : bool
-        Whether it is a label image below the image that it belongs to.
+    below : int
+        How many groups a label image lies below the image that it belongs to; 0 for none.
     """
     described = []
     for axis in axes:
@@ -163,14 +163,14 @@ def image_ome(
     }
     content: dict[str, Any] = {"multiscales": [entry]}
     if label is not None:
-        return ome_document("LabelImage", content | {"image-label": _label(label, beside_image)})
+        return ome_document("LabelImage", content | {"image-label": _label(label, below)})
     if rendering is not None:
         content["omero"] = rendering
     return ome_document("Image", content)
 
 
-def _label(label: LabelInfo, beside_image: bool) -> dict[str, Any]:
-    content: dict[str, Any] = {"source": {"image": "../../"}} if beside_image else {}
+def _label(label: LabelInfo, below: int) -> dict[str, Any]:
+    content: dict[str, Any] = {"source": {"image": "../" * below}} if below else {}
     if label.colors:
         content["colors"] = [
             {"label-value": value, "rgba": list(rgba)} for value, rgba in label.colors.items()

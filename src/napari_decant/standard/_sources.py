@@ -13,7 +13,7 @@ from napari_decant import __version__
 from napari_decant.errors import DecantError, UnsupportedOperation, UsageError
 from napari_decant.images import Channel, ChunkCache, Image, ImageToWrite, LabelInfo, open_image
 from napari_decant.images._identity import image_identity
-from napari_decant.ngff import list_images
+from napari_decant.ngff import labels_place, list_images
 from napari_decant.ngff._node import Node, read_nodes
 from napari_decant.progress import CancelToken
 from napari_decant.standard._quantise import Quantiser, as_labels, measure_range
@@ -322,7 +322,6 @@ def reopen_image(
     """
     name, quantiser = names[path]
     image = open_image(location, image=name, cache=ChunkCache(0))
-    in_labels = path.rpartition("/")[0].rpartition("/")[2] == "labels"
-    if in_labels or choices.labels:
+    if labels_place(path) is not None or choices.labels:
         image = replace(image, label=image.label or LabelInfo())
     return prepare(image, choices, quantiser, None)
