@@ -104,7 +104,7 @@ def _viewable(ngff: NgffImage, warnings: list[str]) -> list[NgffLevel]:
                 f"level {level.name!r} has {level.shape[channel]:,} channels where the finest has"
                 f" {kept[0].shape[channel]:,}, and is not shown"
             )
-        elif kept and not math.prod(level.shape) and math.prod(kept[0].shape):
+        elif kept and 0 in level.shape and 0 not in kept[0].shape:
             warnings.append(f"level {level.name!r} is empty and is not shown")
         elif not kept or all(a <= b for a, b in zip(level.shape, kept[-1].shape, strict=True)):
             kept.append(level)
