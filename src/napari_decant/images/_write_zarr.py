@@ -112,7 +112,7 @@ def write_ome_zarr(
     workers : int, optional
         Threads (of each process, with ``executor``); one a core by default.
     compression : int
-        Level of zstd, 3 at most to follow the standard.
+        Level of zstd, 22 at most, and 3 to follow the standard.
     shuffle : bool, optional
         Shuffle bytes before compression; None for floats only, as the standard has it. Files of shuffled
         integers are smaller, but fewer programs read them.
@@ -135,6 +135,8 @@ def write_ome_zarr(
 
     Raises
     ------
+    UsageError
+        zstd has no such level, or there is nothing to write.
     TargetExists
         The target exists and ``overwrite`` is false.
     BudgetExceeded
