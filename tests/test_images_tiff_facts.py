@@ -14,7 +14,8 @@ from tests.support.described import pack_and_read
 from tests.support.metatiff import ascii_tag, numbers_tag, planes_of, write_metatiff
 from tests.test_axes_dialects import index_map, mm_head, ndtiff
 
-from napari_decant.images import open_image
+from napari_decant.images import _tiff_facts, open_image
+from napari_decant.tiff import list_pages
 
 Facts = tuple[dict[str, tuple[float, str]], list[str | None]]
 
@@ -133,3 +134,19 @@ def test_metadata_that_cannot_be_read_are_said_and_the_pixels_shown(tmp_path: Pa
     with closing(open_image(tiff)) as image:
         assert np.array_equal(np.asarray(image.levels[0][:]).reshape(planes.shape), planes)
         assert any("MetaSeries metadata could not be read" in text for text in image.warnings)
+
+
+@pytest.mark.parametrize(("write", "walks"), [(imagej, False), (inches, False), (ome, True), (nd_tiff, True)])
+def test_page_links_are_followed_again_only_where_metadata_number_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any, walks: bool
+) -> None:
+    calls: list[int] = []
+
+    def counted(read: Any, size: int) -> list[int]:
+        calls.append(size)
+        return list_pages(read, size)
+
+    monkeypatch.setattr(_tiff_facts, "list_pages", counted)
+    sizes, _ = opened_facts(write(tmp_path / "a.tif"))
+    assert sizes
+    assert len(calls) == int(walks)

@@ -107,7 +107,7 @@ def _listing(file: PositionalFile, series: Any) -> PlaneListing:
         return file.read_at(offset, min(length, file.size - offset)) if 0 <= offset < file.size else b""
 
     planes = [PlaneSamples(int(page.samplesperpixel))] * len(offsets)
-    return PlaneListing(planes, offsets, list_pages(read, file.size))
+    return PlaneListing(planes, offsets, lambda: list_pages(read, file.size))
 
 
 def _channels(reading: Reading, samples: int) -> tuple[Channel, ...]:
