@@ -22,8 +22,15 @@ from tests.support.servers import serve_http
 import napari_decant
 from napari_decant._resources import sample_path
 from napari_decant.cli import main
-from napari_decant.errors import ChoiceNeeded, StorageError, TargetExists, UnsupportedOperation, UsageError
-from napari_decant.images import open_image
+from napari_decant.errors import (
+    ChoiceNeeded,
+    FormatError,
+    StorageError,
+    TargetExists,
+    UnsupportedOperation,
+    UsageError,
+)
+from napari_decant.images import _write_zarr, open_image
 from napari_decant.standard import check, export, plan_export
 
 
@@ -194,6 +201,29 @@ def test_labels_of_any_name_go_along(tmp_path: Path, name: str, target: str) -> 
         document = json.loads((tmp_path / target / path / "zarr.json").read_text())
     above = document["attributes"]["ome"]["image-label"]["source"]["image"]
     assert above == "../" * (path.count("/") + 1)
+
+
+@pytest.mark.parametrize("plate", [{"wells": None}, {"wells": 5, "rows": None}, {"wells": [3, {"path": 4}]}])
+def test_a_plate_without_wells_says_so(tmp_path: Path, plate: dict[str, Any]) -> None:
+    source = put(group_keys("", {"plate": plate}), tmp_path / "plate.zarr")
+    with pytest.raises(UnsupportedOperation, match="no field that opens: it lists no wells"):
+        export(source, tmp_path / "a.zarr")
+
+
+def test_metadata_that_do_not_fit_are_refused_before_a_pixel_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    well = {"path": "A/1", "rowIndex": 0, "columnIndex": 0}
+    keys = group_keys(
+        "", {"plate": {"rows": [{"name": "A"}], "columns": [{"name": "1"}], "wells": [well, well]}}, "0.4"
+    )
+    keys |= group_keys("A/1", {"well": {"images": [{"path": "0"}]}}, "0.4")
+    keys |= image_keys([ramp((8, 9))], "yx", version="0.4", path="A/1/0")
+    source = put(keys, tmp_path / "plate.zarr")
+    monkeypatch.setattr(_write_zarr, "_write_voxels", None)
+    with pytest.raises(FormatError, match=r"plate\.wells.*correct them in the source"):
+        export(source, tmp_path / "a.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["plate.zarr"]
 
 
 def test_names_that_nothing_can_have_never_crash(tmp_path: Path) -> None:

@@ -137,6 +137,8 @@ def write_ome_zarr(
     ------
     UsageError
         zstd has no such level, or there is nothing to write.
+    FormatError
+        Metadata of the images or groups do not fit OME-Zarr 0.5.
     TargetExists
         The target exists and ``overwrite`` is false.
     BudgetExceeded
@@ -161,6 +163,7 @@ def write_ome_zarr(
     if executor is not None and reopen is None:
         raise UsageError("an executor needs reopen, which opens an image in another process")
     options = WriteOptions(compression, shuffle, verify, worker_count(workers))
+    _group_documents(plan, None)  # what cannot be written is refused before a pixel is
     cancel = cancel or CancelToken()
     stage = Stage(plan.target)
     identity = {"options": [compression, shuffle], "images": {i.path: i.identity() for i in plan.images}}
@@ -243,8 +246,11 @@ def _write_voxels(
     progress(Progress("export", total, total, plan.target.name))
 
 
-def _group_documents(plan: WritePlan, stage: Stage) -> dict[str, bytes]:
-    """Every group's document by path: images, labels groups, plates, and the plain groups between them."""
+def _group_documents(plan: WritePlan, stage: Stage | None) -> dict[str, bytes]:
+    """Every group's document by path: images, labels groups, plates, and the plain groups between them.
+
+    Without a stage, contrast limits that are not given stand for those that are measured on what is written.
+    """
     documents: dict[str, bytes] = {}
     labels: dict[str, list[str]] = {}
     for image in plan.images:
@@ -263,7 +269,7 @@ def _group_documents(plan: WritePlan, stage: Stage) -> dict[str, bytes]:
     return documents
 
 
-def _image_ome(image: PlannedImage, stage: Stage) -> dict[str, Any]:
+def _image_ome(image: PlannedImage, stage: Stage | None) -> dict[str, Any]:
     given = image.image
     rendering = None
     if given.label is None:
@@ -287,7 +293,7 @@ def _image_ome(image: PlannedImage, stage: Stage) -> dict[str, Any]:
     )
 
 
-def _windows(image: PlannedImage, stage: Stage) -> list[tuple[float, float]]:
+def _windows(image: PlannedImage, stage: Stage | None) -> list[tuple[float, float]]:
     """Contrast limits of every channel: as given, else measured on the coarsest level that was written."""
     count = image.layout.levels[0].shape[1]
     given = list(image.image.channels)
@@ -296,6 +302,8 @@ def _windows(image: PlannedImage, stage: Stage) -> list[tuple[float, float]]:
         return [full_range(image.dtype)] * count
     if all(window is not None for window in known):
         return [window or (0.0, 1.0) for window in known]
+    if stage is None:
+        return [window or full_range(image.dtype) for window in known]
     path = _array(image, len(image.layout.levels) - 1)
     with FolderStore(stage.folder) as store:
         array = LazyArray(ZarrSource(ZarrArray(store, path=path)), ChunkCache(0))
