@@ -392,7 +392,7 @@ def test_reports_as_json_and_html(tmp_path: Any, capsys: pytest.CaptureFixture[s
     keys = edit(
         conforming(levels=1),
         "zarr.json",
-        lambda d: d["attributes"]["ome"]["multiscales"][0].update(name="<script>alert(1)</script>"),
+        lambda d: d["attributes"]["ome"]["multiscales"][0].update(name="<script>alert(1)</script>\ud800"),
     )
     for key, value in keys.items():
         path = tmp_path / "image.zarr" / key

@@ -227,6 +227,12 @@ def test_metadata_that_do_not_fit_are_refused_before_a_pixel_is_read(
 
 
 def test_names_that_nothing_can_have_never_crash(tmp_path: Path) -> None:
+    omero = {"channels": [{"label": "DNA\ud800", "color": "FF0000"}]}
+    keys = image_keys([ramp((8, 9))], "yx", name="a\udc00b", ome={"omero": omero})
+    export(put(keys, tmp_path / "halves.zarr"), tmp_path / "c.zarr")
+    opened = open_image(tmp_path / "c.zarr")
+    assert (opened.name, opened.channels[0].label) == ("a?b", "DNA?")
+    opened.close()
     keys = image_keys([ramp((8, 9))], "yx") | group_keys("labels", {"labels": ["\ud800"]})
     report = export(put(keys, tmp_path / "in.zarr"), tmp_path / "a.zarr")
     assert any("'\\ud800'" in note for note in report.notes)
@@ -235,7 +241,13 @@ def test_names_that_nothing_can_have_never_crash(tmp_path: Path) -> None:
     keys |= group_keys("labels", {"labels": ["zarr.json"]}, "0.4")
     with pytest.raises(UsageError, match="metadata file"):
         export(put(keys, tmp_path / "other.zarr"), tmp_path / "b.zarr")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr", "in.zarr", "other.zarr"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.zarr",
+        "c.zarr",
+        "halves.zarr",
+        "in.zarr",
+        "other.zarr",
+    ]
 
 
 def test_labels_that_do_not_fit_are_refused_or_kept(tmp_path: Path) -> None:

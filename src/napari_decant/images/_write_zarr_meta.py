@@ -23,18 +23,21 @@ _RGB = ("FF0000", "00FF00", "0000FF")
 
 def strict_json(value: Any) -> bytes:
     """JSON that every parser reads: numbers that JSON has not (NaN, Infinity) become null."""
-    return json.dumps(_finite(value), indent=1, allow_nan=False, ensure_ascii=False).encode()
+    return json.dumps(_strict(value), indent=1, allow_nan=False, ensure_ascii=False).encode()
 
 
-def _finite(value: Any) -> Any:
+def _strict(value: Any) -> Any:
+    """What JSON can hold of a value: no NaN, no halves of characters."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, np.generic):
-        return _finite(value.item())
+        return _strict(value.item())
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {_strict(str(key)): _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_strict(item) for item in value]
     return value
 
 
@@ -101,7 +104,7 @@ def ome_document(kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model = getattr(v05, kind).model_validate({"version": "0.5", **_finite(content)})
+            model = getattr(v05, kind).model_validate({"version": "0.5", **_strict(content)})
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             where = ".".join(str(part) for part in first["loc"])
