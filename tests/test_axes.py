@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from napari_decant.archive._axes import arrange, canonical_permutation
+from napari_decant.tiff._axes import arrange, canonical_permutation
 from napari_decant.tiff._places import Places
 
 RANK = {"t": 0, "z": 2}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.damage import edit_entry, flip_stored_byte, rewrite
+from tests.support.ngff import group_keys, image_keys, ramp
 from tests.support.tiffwriter import TiffSpec, write_tiff
 
 from napari_decant.cli import main
@@ -77,7 +78,9 @@ def test_json_of_every_verb(capsys: pytest.CaptureFixture[str], tiff: Path, tmp_
 
 
 def test_missing_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for verb in (["pack"], ["verify"], ["info"], ["restore", "-o", tmp_path / "o"], ["view"]):
+    target = ["-o", tmp_path / "o.zarr"]
+    verbs = (["pack"], ["verify"], ["info"], ["restore", *target], ["view"], ["check"])
+    for verb in (*verbs, ["crop", *target], ["export", *target], ["export", "--dry-run", *target]):
         code, _, err = run(capsys, *verb, tmp_path / "none.tif")
         assert code == 2
         one_sentence(err)
@@ -161,6 +164,59 @@ def test_an_output_folder_that_is_a_file(
             assert code == 2
             one_sentence(err)
             assert f"{tiff} is no folder" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["export", "--compression", "99"], "the levels of zstd end at 22"),
+        (["crop", "--matrix", "1,0,0,0;0,1,0,0;0,0,1,0", "--shape", "nan,3,3"], "whole numbers"),
+        (["crop", "--matrix", "1,0,0,0;0,1,0,0;0,0,1,0", "--shape", "1.5,3,3"], "whole numbers"),
+        (["crop", "--origin", "y=1,y=2"], "'y' twice"),
+        (["export", "--image", "5"], "image '5'"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_wrong_number(
+    capsys: pytest.CaptureFixture[str], tiff: Path, words: list[str], reason: str, tmp_path: Path
+) -> None:
+    code, _, err = run(capsys, *words, tiff, "-o", tmp_path / "a.zarr")
+    assert code == 2
+    one_sentence(err)
+    assert reason in err
+    assert not (tmp_path / "a.zarr").exists()
+
+
+def test_a_page_of_a_check_replaces_no_file_unasked(
+    capsys: pytest.CaptureFixture[str], tiff: Path, tmp_path: Path
+) -> None:
+    before = tiff.read_bytes()
+    for page, reason in ((tiff, "exists already"), (tmp_path / "none" / "a.html", "folder does not exist")):
+        code, out, err = run(capsys, "check", tiff, "--html", page)
+        assert (code, out) == (2, "")
+        one_sentence(err)
+        assert reason in err
+    assert tiff.read_bytes() == before
+    page = tmp_path / "a.html"
+    assert [run(capsys, "check", tiff, "--html", page)[0] for _ in range(2)] == [1, 2]
+    assert run(capsys, "check", tiff, "--html", page, "--overwrite")[0] == 1
+
+
+def test_several_images_name_the_option(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    keys = group_keys("", {"bioformats2raw.layout": 3})
+    for path in "01":
+        keys |= image_keys([ramp((4, 5))], "yx", path=path)
+    for key, value in keys.items():
+        (tmp_path / "series.zarr" / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "series.zarr" / key).write_bytes(value)
+    for verb in ("crop", "export"):
+        code, _, err = run(capsys, verb, tmp_path / "series.zarr", "-o", tmp_path / "a.zarr")
+        assert code == 2
+        one_sentence(err)
+        assert "with --image" in err
+    code, out, _ = run(capsys, "check", tmp_path / "series.zarr", "--image", "7")
+    assert code == 1
+    assert "holds no image '7'" in out
 
 
 def test_folder_without_tiffs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

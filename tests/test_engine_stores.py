@@ -66,6 +66,7 @@ V2 = {
     "slash": {"chunk_key_encoding": {"name": "v2", "separator": "/"}},
     "fortran": {"order": "F", "compressors": numcodecs.Blosc("zstd", 1, 2)},
     "delta in F": {"order": "F", "filters": [numcodecs.Delta("<u2")], "compressors": numcodecs.LZ4()},
+    "delta of other elements": {"filters": [numcodecs.Delta(">i2")], "compressors": None},
     "gzip 9": {"compressors": numcodecs.GZip(9)},
     "blosc without shuffle": {"compressors": numcodecs.Blosc("blosclz", 9, 0)},
     "zstd 22": {"compressors": numcodecs.Zstd(22)},
@@ -87,6 +88,21 @@ V3 = {
     "delta of numcodecs": {
         "filters": [{"name": "numcodecs.delta", "configuration": {"dtype": "<u2"}}],
         "compressors": zc.ZstdCodec(level=1),
+    },
+    "delta stored in big": {
+        "filters": [{"name": "numcodecs.delta", "configuration": {"dtype": "<u2"}}],
+        "serializer": zc.BytesCodec(endian="big"),
+    },
+    "delta of more bytes stored in big": {
+        "filters": [{"name": "numcodecs.delta", "configuration": {"dtype": "<u2", "astype": "<i4"}}],
+        "serializer": zc.BytesCodec(endian="big"),
+    },
+    "offset stored in big in shards": {
+        "shards": (6, 8, 10),
+        "filters": [
+            {"name": "numcodecs.fixedscaleoffset", "configuration": {"offset": 1, "scale": 1, "dtype": "<u2"}}
+        ],
+        "serializer": zc.BytesCodec(endian="big"),
     },
     "blosc bitshuffle": {"compressors": zc.BloscCodec(cname="lz4", shuffle="bitshuffle", typesize=2)},
     "big in shards": {"shards": (6, 8, 10), "serializer": zc.BytesCodec(endian="big")},

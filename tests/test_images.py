@@ -278,6 +278,17 @@ def test_levels_that_cannot_be_shown_together_are_left_out_or_ordered() -> None:
     assert np.array_equal(mixed.levels[1], coarse)
 
 
+@pytest.mark.parametrize(("shape", "words"), [((1, 8, 8), "1 channels where"), ((2, 0, 8), "is empty")])
+def test_a_level_without_some_channel_or_any_pixel_is_left_out(shape: tuple[int, ...], words: str) -> None:
+    keys = image_keys([ramp((2, 16, 16)), ramp((2, 8, 8)), ramp((2, 4, 4))], "cyx")
+    keys["1/zarr.json"] = json.dumps(json.loads(keys["1/zarr.json"]) | {"shape": shape}).encode()
+    image = opened(keys)
+    assert [level.shape for level in image.levels] == [(2, 16, 16), (2, 4, 4)]
+    assert any(words in text for text in image.warnings)
+    for number, layer in enumerate(image.layers()):
+        assert np.array_equal(layer.levels[1], ramp((2, 4, 4))[number])
+
+
 def test_several_images_are_a_choice(tmp_path: Path) -> None:
     keys = group_keys("", {"bioformats2raw.layout": 3})
     keys |= image_keys([ramp((4, 4))], "yx", path="0") | image_keys([ramp((2, 6, 6))], "zyx", path="1")

@@ -89,6 +89,11 @@ def test_views_are_numpys(order: list[int], index: int, crop: tuple[int, int]) -
         (1, [8, 0]),
         (None, [1], slice(None, None, -1), [2]),
         (np.array([], int), 0),
+        (0, []),
+        (range(1, 3), slice(None), 2),
+        (slice(None), (1, 2)),
+        (0, slice(None), ..., [1, 2]),
+        (0, [3, 1], ..., 2),
     ],
 )
 def test_lists_pick_as_numpy_does(key: Any) -> None:

@@ -14,7 +14,9 @@ from tests.support.described import pack_and_read
 from tests.support.metatiff import ascii_tag, numbers_tag, planes_of, write_metatiff
 from tests.test_axes_dialects import index_map, mm_head, ndtiff
 
-from napari_decant.images import open_image
+from napari_decant import pack
+from napari_decant.images import _tiff_facts, open_image
+from napari_decant.tiff import list_pages
 
 Facts = tuple[dict[str, tuple[float, str]], list[str | None]]
 
@@ -133,3 +135,74 @@ def test_metadata_that_cannot_be_read_are_said_and_the_pixels_shown(tmp_path: Pa
     with closing(open_image(tiff)) as image:
         assert np.array_equal(np.asarray(image.levels[0][:]).reshape(planes.shape), planes)
         assert any("MetaSeries metadata could not be read" in text for text in image.warnings)
+
+
+def mapped(path: Path, places: list[tuple[int, int, int, int]]) -> Path:
+    """A stack of Micro-Manager whose reader shows it flat, with the places of its planes in a map."""
+    summary = {"Channels": 2, "Slices": 2, "Frames": 3, "ChNames": ["DAPI", "GFP"], "PixelSize_um": 0.25}
+    head = mm_head("<", summary | {"z-step_um": 1.5, "Interval_ms": 2000})
+    write_metatiff(path, planes_of((len(places), 5, 7)), {}, head=head, tail=index_map("<", places))
+    return path
+
+
+ORDERED = [(c, z, t, 0) for t in range(3) for z in range(2) for c in range(2)]
+SHUFFLED = [ORDERED[i] for i in np.random.default_rng(4).permutation(12)]
+
+
+@pytest.mark.parametrize(
+    ("write", "axes"),
+    [
+        (lambda path: mapped(path, ORDERED), "t c z y x"),
+        (lambda path: mapped(path, SHUFFLED), "t c z y x"),
+        (lambda path: mapped(path, [(0, 0, t, 0) for t in range(3)]), "t y x"),
+        (lambda path: mapped(path, [(c, z, 0, 0) for c in range(2) for z in range(2)]), "c z y x"),
+        (nd_tiff, "z y x"),
+        (
+            lambda path: ndtiff(
+                path, [{"time": t, "view": v} for v in range(2) for t in range(3)], planes_of((6, 5, 7))
+            ),
+            "t view y x",
+        ),
+    ],
+    ids=["in order", "shuffled", "times", "channels and z", "ndtiff", "custom axis"],
+)
+def test_a_stack_that_its_reader_shows_flat_has_the_axes_of_its_archive(
+    tmp_path: Path, write: Any, axes: str
+) -> None:
+    tiff = tmp_path / "a.tif"
+    write(tiff)
+    with tifffile.TiffFile(tiff) as told:
+        assert told.series[0].axes == "IYX"
+    with closing(open_image(tiff)) as image, closing(open_image(pack(tiff).archive)) as archived:
+        assert " ".join(axis.name for axis in image.axes) == axes
+        assert image.axes == archived.axes
+        assert image.scales[0] == archived.scales[0]
+        names = [channel.label for channel in image.channels]
+        assert names == [channel.label for channel in archived.channels] or names == [None]
+        whole = np.asarray(archived.levels[0])
+        np.testing.assert_array_equal(np.asarray(image.levels[0]), whole)
+        np.testing.assert_array_equal(image.levels[0][..., 1:4, ::2], whole[..., 1:4, ::2])
+        last = tuple(n - 1 for n in image.shape)
+        assert image.levels[0][last] == whole[last]
+
+
+def test_planes_that_fill_no_grid_stay_a_stack(tmp_path: Path) -> None:
+    with closing(open_image(mapped(tmp_path / "a.tif", ORDERED[:11]))) as image:
+        assert image.shape == (11, 5, 7)
+        np.testing.assert_array_equal(np.asarray(image.levels[0]), planes_of((11, 5, 7)))
+
+
+@pytest.mark.parametrize(("write", "walks"), [(imagej, False), (inches, False), (ome, True), (nd_tiff, True)])
+def test_page_links_are_followed_again_only_where_metadata_number_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any, walks: bool
+) -> None:
+    calls: list[int] = []
+
+    def counted(read: Any, size: int) -> list[int]:
+        calls.append(size)
+        return list_pages(read, size)
+
+    monkeypatch.setattr(_tiff_facts, "list_pages", counted)
+    sizes, _ = opened_facts(write(tmp_path / "a.tif"))
+    assert sizes
+    assert len(calls) == int(walks)

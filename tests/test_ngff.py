@@ -28,6 +28,7 @@ from napari_decant.errors import (
     UsageError,
 )
 from napari_decant.ngff import NgffImage, NgffLimits, list_images
+from napari_decant.ngff._image import image_name
 from napari_decant.stores import FileMetadataReader, MemoryStore
 
 VERSIONS = ["0.4", "0.5"]
@@ -512,6 +513,18 @@ def test_http_and_s3_load_the_same_image(tmp_path: Path) -> None:
         assert NgffImage(f"{bucket}/img.zarr").levels == local.levels
         with pytest.raises(FormatError):
             NgffImage(f"{bucket}/nothing")
+
+
+@pytest.mark.parametrize(
+    ("location", "name"),
+    [
+        ("https://example.org/a%20b%C3%BC.ome.zarr/", "a bü"),
+        ("s3://bucket/100%.zarr.zip", "100%"),
+        ("folder/a%20b.zarr", "a%20b"),
+    ],
+)
+def test_addresses_name_images_for_people(location: str, name: str) -> None:
+    assert image_name(location) == name
 
 
 @pytest.mark.parametrize("version", VERSIONS)

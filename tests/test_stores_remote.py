@@ -13,6 +13,7 @@ import pytest
 from tests.support.servers import serve_http, serve_s3
 
 from napari_decant.errors import (
+    AccessRefused,
     BudgetExceeded,
     MissingKey,
     SourceChanged,
@@ -139,13 +140,43 @@ def test_small_zip_over_http_is_one_request(tmp_path: Path, served) -> None:
     assert len(served.requests) == 1
 
 
+def test_a_server_without_ranges_gives_whole_objects(served) -> None:
+    served.ranges = False
+    with open_store(f"{served.url}/img.zarr") as store:
+        assert {key: store.read(key) for key in DATA} == DATA
+        with pytest.raises(StorageError, match="byte ranges; download it first"):
+            store.read("0/c/0/0", 5, 9)
+        served.requests.clear()
+        assert store.read_file("0/c/0/0", 0, len(DATA["0/c/0/0"])) == DATA["0/c/0/0"]
+        assert [found for _, _, found in served.requests] == [""]  # it is not asked for ranges again
+
+
+def test_a_server_that_refuses_what_is_not_there(served) -> None:
+    served.absent = 403  # as buckets do that let nobody list
+    with open_store(f"{served.url}/img.zarr") as store:
+        assert find_roots(store) == [""]
+        reader = FileMetadataReader()
+        assert reader.read_many(store, [".zattrs", "zarr.json"]) == {"zarr.json": DATA["zarr.json"]}
+        with pytest.raises(AccessRefused, match="refuses access"):
+            reader.read_many(store, [".zattrs", ".zgroup"])
+        with pytest.raises(AccessRefused):  # a chunk may be there and be refused: it is never made up
+            store.extent("0/c/9/9")
+    with open_store(f"{served.url}/nothing.zarr") as store, pytest.raises(AccessRefused):
+        find_roots(store)
+
+
+def test_slashes_in_a_row_are_one(served) -> None:
+    with open_store(f"{served.url}//img.zarr//") as store:
+        assert store.read("zarr.json") == DATA["zarr.json"]
+
+
 def test_servers_that_fail_say_so(served) -> None:
     with pytest.raises(StorageError, match="does not exist"):
         open_store(f"{served.url}/nothing.zip")
     with pytest.raises(UnsupportedOperation, match="query"):
         open_store(f"{served.url}/img.zarr?token=1")
     served.ranges = False
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError, match="byte ranges; download it first"):
         open_store(f"{served.url}/img.zarr.zip")
 
 

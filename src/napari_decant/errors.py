@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "AccessRefused",
     "BudgetExceeded",
     "Cancelled",
     "ChoiceNeeded",
@@ -99,6 +100,10 @@ class StorageError(DecantError):
     """Reading or writing failed: disk full, permissions, network."""
 
     exit_code = 4
+
+
+class AccessRefused(StorageError):
+    """A server refuses access; for what is not there, too, where it does not let anybody list."""
 
 
 class DiskFull(StorageError):

@@ -414,6 +414,20 @@ def test_reports_as_json_and_html(tmp_path: Any, capsys: pytest.CaptureFixture[s
     assert "every rule that must hold does" in capsys.readouterr().out
 
 
+def test_half_of_a_character_in_a_name_does_not_stop_a_report(tmp_path: Any) -> None:
+    keys = edit(
+        conforming(levels=1),
+        "zarr.json",
+        lambda d: d["attributes"]["ome"]["multiscales"][0].update(name="cell\ud800"),
+    )
+    for key, value in keys.items():
+        path = tmp_path / "image.zarr" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(value)
+    assert main(["check", str(tmp_path / "image.zarr"), "--html", str(tmp_path / "a.html")]) == 1
+    assert "cell?" in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
 def test_rules_are_data() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
     for rule in RULES:

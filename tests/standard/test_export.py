@@ -22,8 +22,15 @@ from tests.support.servers import serve_http
 import napari_decant
 from napari_decant._resources import sample_path
 from napari_decant.cli import main
-from napari_decant.errors import ChoiceNeeded, StorageError, TargetExists, UnsupportedOperation, UsageError
-from napari_decant.images import open_image
+from napari_decant.errors import (
+    ChoiceNeeded,
+    FormatError,
+    StorageError,
+    TargetExists,
+    UnsupportedOperation,
+    UsageError,
+)
+from napari_decant.images import _write_zarr, open_image
 from napari_decant.standard import check, export, plan_export
 
 
@@ -173,6 +180,74 @@ def test_labels_of_an_image_go_along_by_the_maximum(tmp_path: Path) -> None:
     report = check(tmp_path / "a.zarr")
     assert report.ok
     assert [f.status for f in report.every if f.rule == "M4"] == ["skip", "pass"]
+
+
+@pytest.mark.parametrize("name", ["Zellen ü", "nuclei/at 37 °C", "labels"])
+@pytest.mark.parametrize("target", ["a.zarr", "a.ozx"])
+def test_labels_of_any_name_go_along(tmp_path: Path, name: str, target: str) -> None:
+    cells = ramp((8, 9), "uint32")
+    keys = image_keys([ramp((8, 9))], "yx") | image_keys([cells], "yx", path=f"labels/{name}")
+    keys |= group_keys("labels", {"labels": [name]})
+    export(put(keys, tmp_path / "in.zarr"), tmp_path / target)
+    opened = open_image(tmp_path / target)
+    assert opened.labels == (name,)
+    (path,) = opened.label_paths
+    opened.close()
+    np.testing.assert_array_equal(np.squeeze(pixels_of(tmp_path / target, path)), cells)
+    if target == "a.ozx":
+        with zipfile.ZipFile(tmp_path / target) as file:
+            document = json.loads(file.read(f"{path}/zarr.json"))
+    else:
+        document = json.loads((tmp_path / target / path / "zarr.json").read_text())
+    above = document["attributes"]["ome"]["image-label"]["source"]["image"]
+    assert above == "../" * (path.count("/") + 1)
+
+
+@pytest.mark.parametrize("plate", [{"wells": None}, {"wells": 5, "rows": None}, {"wells": [3, {"path": 4}]}])
+def test_a_plate_without_wells_says_so(tmp_path: Path, plate: dict[str, Any]) -> None:
+    source = put(group_keys("", {"plate": plate}), tmp_path / "plate.zarr")
+    with pytest.raises(UnsupportedOperation, match="no field that opens: it lists no wells"):
+        export(source, tmp_path / "a.zarr")
+
+
+def test_metadata_that_do_not_fit_are_refused_before_a_pixel_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    well = {"path": "A/1", "rowIndex": 0, "columnIndex": 0}
+    keys = group_keys(
+        "", {"plate": {"rows": [{"name": "A"}], "columns": [{"name": "1"}], "wells": [well, well]}}, "0.4"
+    )
+    keys |= group_keys("A/1", {"well": {"images": [{"path": "0"}]}}, "0.4")
+    keys |= image_keys([ramp((8, 9))], "yx", version="0.4", path="A/1/0")
+    source = put(keys, tmp_path / "plate.zarr")
+    monkeypatch.setattr(_write_zarr, "_write_voxels", None)
+    with pytest.raises(FormatError, match=r"plate\.wells.*correct them in the source"):
+        export(source, tmp_path / "a.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["plate.zarr"]
+
+
+def test_names_that_nothing_can_have_never_crash(tmp_path: Path) -> None:
+    omero = {"channels": [{"label": "DNA\ud800", "color": "FF0000"}]}
+    keys = image_keys([ramp((8, 9))], "yx", name="a\udc00b", ome={"omero": omero})
+    export(put(keys, tmp_path / "halves.zarr"), tmp_path / "c.zarr")
+    opened = open_image(tmp_path / "c.zarr")
+    assert (opened.name, opened.channels[0].label) == ("a?b", "DNA?")
+    opened.close()
+    keys = image_keys([ramp((8, 9))], "yx") | group_keys("labels", {"labels": ["\ud800"]})
+    report = export(put(keys, tmp_path / "in.zarr"), tmp_path / "a.zarr")
+    assert any("'\\ud800'" in note for note in report.notes)
+    keys = image_keys([ramp((8, 9))], "yx", version="0.4")
+    keys |= image_keys([ramp((8, 9), "uint32")], "yx", version="0.4", path="labels/zarr.json")
+    keys |= group_keys("labels", {"labels": ["zarr.json"]}, "0.4")
+    with pytest.raises(UsageError, match="metadata file"):
+        export(put(keys, tmp_path / "other.zarr"), tmp_path / "b.zarr")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.zarr",
+        "c.zarr",
+        "halves.zarr",
+        "in.zarr",
+        "other.zarr",
+    ]
 
 
 def test_labels_that_do_not_fit_are_refused_or_kept(tmp_path: Path) -> None:

@@ -80,6 +80,31 @@ def test_metadata_and_levels(tmp_path: Path) -> None:
     back.close()
 
 
+@pytest.mark.parametrize("odd", ["\x01", "\ud800", "\ufffe", "\x0b"])
+def test_names_that_xml_cannot_hold_lose_only_those_characters(tmp_path: Path, odd: str) -> None:
+    image = ImageToWrite(
+        ramp((2, 20, 30)),
+        [Axis("c", "channel"), Axis("y", "space", "micrometer"), Axis("x", "space", "micrometer")],
+        scale=(1, 0.5, 0.25),
+        name=f"a{odd}<&>ü",
+        channels=[Channel(f"DNA{odd}"), Channel("actin")],
+    )
+    write_ome_tiff(tmp_path / "a.ome.tif", image)
+    opened = open_image(tmp_path / "a.ome.tif")
+    assert (opened.name, [channel.label for channel in opened.channels]) == ("a <&>ü", ["DNA", "actin"])
+    assert opened.scales[0][-2:] == (0.5, 0.25)
+    opened.close()
+
+
+def test_channels_without_a_name_or_colour_leave_the_others_theirs(tmp_path: Path) -> None:
+    channels = [Channel("DNA", "0000FF"), Channel(), Channel("actin", "FF0000")]
+    write_ome_tiff(tmp_path / "a.ome.tif", ImageToWrite(ramp((3, 20, 30)), "cyx", channels=channels))
+    opened = open_image(tmp_path / "a.ome.tif")
+    assert [channel.label for channel in opened.channels] == ["DNA", "1", "actin"]
+    assert [channel.color for channel in opened.channels] == ["0000FF", "FFFFFF", "FF0000"]
+    opened.close()
+
+
 def test_planes_larger_than_a_band_are_written_in_bands(tmp_path: Path) -> None:
     pixels = ramp((2, 1300, 600))
     image = ImageToWrite(pixels, "zyx")

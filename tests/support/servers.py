@@ -24,6 +24,7 @@ class HttpServer:
     delay: float = 0.0
     ranges: bool = True
     status: int = 0  # instead of any answer, if given
+    absent: int = 404  # what is answered where there is nothing
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def serve_http(root: Path) -> Iterator[HttpServer]:
             state.requests.append((self.command, self.path, wanted))
             path = root / unquote(urlsplit(self.path).path).lstrip("/")
             if state.status or not path.is_file():
-                self.send_response(state.status or 404)
+                self.send_response(state.status or state.absent)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from napari_decant.archive._axes import canonical_permutation
 from napari_decant.archive._geometry import ByteOrder, PageLayout
 from napari_decant.archive._layout import Regions, regions_of
 from napari_decant.engine import ZarrArray
+from napari_decant.tiff._axes import canonical_permutation
 
 __all__ = ["ArchivedFile"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from napari_decant.archive._axes import axis_type
 from napari_decant.archive._codec import PixelCodec
 from napari_decant.archive._contrast import ContrastMeter
 from napari_decant.archive._describe import Channel, Description
 from napari_decant.archive._levels import Levels
+from napari_decant.tiff._axes import axis_type
 
 __all__ = ["array_document", "dump", "image_attributes", "metadata_documents"]
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from napari_decant.archive._axes import Arrangement, Axes, arrange, flat_axes
 from napari_decant.archive._layout import FileLayout
 from napari_decant.stores._positional import PositionalFile
+from napari_decant.tiff._axes import Arrangement, Axes, arrange, flat_axes
 from napari_decant.tiff.dialects import Channel, Reading, TagReader, read_dialects
 
 __all__ = ["Channel", "Description", "describe", "describe_reading"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from napari_decant.archive._axes import Axes, canonical_permutation
 from napari_decant.archive._codec import BYTES_CODEC, PixelCodec
 from napari_decant.archive._contrast import ContrastMeter, PlaneSample, channel_of, sample_plane
 from napari_decant.archive._geometry import ByteOrder, PageLayout, segments_to_array
@@ -19,6 +18,7 @@ from napari_decant.archive._write import BYTES_CHUNK, ArchiveWriter, Encoded, en
 from napari_decant.images._pyramid import downsample
 from napari_decant.progress import CancelToken, Progress, ProgressCallback
 from napari_decant.stores._ranges import cut_ranges, read_ranges
+from napari_decant.tiff._axes import Axes, canonical_permutation
 
 __all__ = ["Counter", "Encoder", "Part"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ __all__ = [
     "Workers",
     "app",
     "cancel",
+    "check_exists",
     "clear",
     "complain",
     "each",
@@ -76,6 +78,21 @@ def parse_size(text: str | None) -> int | None:
     if size <= 0:
         raise UsageError(f"{text!r} is not a size; write for example 2G or 800M")
     return size
+
+
+def check_exists(location: str) -> None:
+    """Refuse a path of this machine that is not there.
+
+    Raises
+    ------
+    UsageError
+        There is nothing; an address is not looked at.
+    """
+    from napari_decant.stores import local_path
+
+    path = local_path(location)
+    if path is not None and not os.path.lexists(path):
+        raise UsageError(f"{location} does not exist; check the path")
 
 
 def human_size(size: float) -> str:

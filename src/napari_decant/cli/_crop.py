@@ -15,6 +15,7 @@ from napari_decant.cli._common import (
     Workers,
     app,
     cancel,
+    check_exists,
     clear,
     complain,
     human_size,
@@ -169,11 +170,8 @@ def crop(
 def _opened(location: str, inner: str | None) -> Image:
     """Open the image, and say in words of the command line what is wrong with its name."""
     from napari_decant.images import open_image
-    from napari_decant.stores import local_path
 
-    path = local_path(location)
-    if path is not None and not os.path.lexists(path):
-        raise UsageError(f"{location} does not exist; check the path")
+    check_exists(location)
     try:
         return open_image(location, image=inner)
     except ChoiceNeeded as error:

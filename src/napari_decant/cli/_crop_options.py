@@ -69,7 +69,7 @@ class CropOptions:
             self.dtype = saved.dtype
         elif self.matrix is not None:
             rows = [_numbers(row, "--matrix") for row in self.matrix.split(";") if row.strip()]
-            extents = [int(n) for n in _numbers(self.shape or "", "--shape")]
+            extents = _counts(self.shape or "", "--shape")
             try:
                 saved = SavedQuery(SpatialQuery(rows, sampler, "auto"), tuple(extents))
             except UsageError as error:
@@ -159,6 +159,13 @@ def _numbers(text: str, option: str) -> list[float]:
         raise UsageError(f"{option} is {text!r}; numbers{hint}, divided by commas, belong there") from None
 
 
+def _counts(text: str, option: str) -> list[int]:
+    given = _numbers(text, option)
+    if not all(n.is_integer() and n > 0 for n in given):
+        raise UsageError(f"{option} is {text!r}; whole numbers above 0 belong there")
+    return [int(n) for n in given]
+
+
 def _named(text: str | None, names: Sequence[str], option: str, otherwise: Sequence[float]) -> list[float]:
     """Numbers for all axes in order, or for some by name; an axis that is not named keeps its full extent."""
     if text is None:
@@ -168,11 +175,14 @@ def _named(text: str | None, names: Sequence[str], option: str, otherwise: Seque
         if len(given) != len(names):
             raise UsageError(f"{option} has {len(given)} numbers; the spatial axes are {', '.join(names)}")
         return given
-    result = list(otherwise)
+    result, seen = list(otherwise), set()
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name.strip() not in names:
             raise UsageError(f"{option} names {name.strip()!r}; the spatial axes are {', '.join(names)}")
+        if name.strip() in seen:
+            raise UsageError(f"{option} names {name.strip()!r} twice")
+        seen.add(name.strip())
         result[names.index(name.strip())] = _numbers(value, option)[0]
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from napari_decant.cli._common import (
     Workers,
     app,
     cancel,
+    check_exists,
     clear,
     complain,
     executor_at,
@@ -23,7 +25,7 @@ from napari_decant.cli._common import (
     say,
     say_json,
 )
-from napari_decant.errors import Cancelled, DecantError, UsageError
+from napari_decant.errors import Cancelled, ChoiceNeeded, DecantError, TargetExists, UsageError
 
 __all__ = ["check", "export"]
 
@@ -46,6 +48,7 @@ def check(
         bool, Parameter("--all", negative=(), help="Also show the rules that hold or do not apply.")
     ] = False,
     html: Annotated[Path | None, Parameter(help="Write the report as a page to this file.")] = None,
+    overwrite: Annotated[bool, Parameter(negative=(), help="Replace the page of --html.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -60,11 +63,16 @@ def check(
 
     if html is not None and len(images) > 1:
         raise UsageError("--html takes one report; check one image at a time")
+    if html is not None and not html.absolute().parent.is_dir():
+        raise UsageError(f"{html} cannot be written: its folder does not exist; make it, or choose another")
+    if html is not None and not overwrite and os.path.lexists(html):
+        raise TargetExists(f"{html} exists already; choose another name or use --overwrite")
     progress = progress_for(quiet)
     results: list[dict[str, Any]] = []
     code = 0
     for location in images:
         try:
+            check_exists(location)
             report = rules.check(
                 location, standard, image=image, whole=whole, progress=progress, cancel=cancel
             )
@@ -134,6 +142,7 @@ def export(
     """
     from napari_decant import standard as rules
 
+    check_exists(source)
     asked: dict[str, Any] = {
         "standard": standard,
         "image": image,
@@ -143,12 +152,12 @@ def export(
         "memory": parse_size(memory),
         "workers": workers,
     }
-    if dry_run:
-        plan = rules.plan_export(source, output, **asked)
-        say_json(plan) if json else say("\n".join([plan["sentence"], *plan["notes"]]))
-        return 0
     progress = progress_for(quiet)
     try:
+        if dry_run:
+            plan = rules.plan_export(source, output, **asked)
+            say_json(plan) if json else say("\n".join([plan["sentence"], *plan["notes"]]))
+            return 0
         with executor_at(cluster) as executor:
             report = rules.export(
                 source,
@@ -162,6 +171,8 @@ def export(
                 progress=progress,
                 cancel=cancel,
             )
+    except ChoiceNeeded as error:
+        raise UsageError(f"{error}, with --image") from error
     finally:
         clear(progress)
     if json:

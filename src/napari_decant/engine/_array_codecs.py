@@ -38,12 +38,15 @@ class ArrayCodecs:
         at = next(i for i, codec in enumerate(meta.codecs) if codec.name == "bytes")
         self._codecs = meta.codecs[:at]
         self._shape = meta.chunk_shape
-        stored = np.dtype(meta.dtype)
+        # a filter of v2 may take the bytes of elements for those of another type
+        self._viewed = meta.dtype if meta.zarr_format == 2 else None
+        # what the last filter gave while writing; v3 stores it in whichever byte order `bytes` says
+        self._given = meta.native_dtype
         for codec in self._codecs:
             if "astype" in codec.config:
-                stored = np.dtype(codec.config["astype"])
+                self._given = np.dtype(codec.config["astype"])
         big = meta.codecs[at].config["endian"] == "big"
-        self.stored: np.dtype[Any] = stored.newbyteorder(">" if big else "<")
+        self.stored: np.dtype[Any] = self._given.newbyteorder(">" if big else "<")
         self.plain = not any(codec.name != "bitround" for codec in self._codecs)
         self.filtered = any(codec.name not in ("bitround", "transpose") for codec in self._codecs)
         self._orders = [codec.config["order"] for codec in self._codecs if codec.name == "transpose"]
@@ -62,6 +65,8 @@ class ArrayCodecs:
     def undo(self, flat: NDArray[np.uint8]) -> NDArray[Any]:
         """Return the elements of a chunk's decoded bytes, in the chunk's shape; a view where possible."""
         elements: NDArray[Any] = flat.view(self.stored)
+        if self.filtered:  # numcodecs looks at bytes, not at their type
+            elements = elements.astype(self._given, copy=False)
         shape = self._shape
         if self._codecs:
             shapes = [shape]
@@ -74,6 +79,8 @@ class ArrayCodecs:
                 else:
                     elements = _undo_filter(codec, elements.reshape(-1)).reshape(elements.shape)
         elements = elements.reshape(shape)
+        if self.filtered and self._viewed is not None:
+            elements = elements.view(self._viewed)
         return elements.view(np.uint8) != 0 if elements.dtype.kind == "b" else elements
 
 

@@ -52,7 +52,9 @@ def sample_block(
         convert_into(block, out)
         return
     if resolution.sampler.filter == "linear" and block.dtype.kind == "b":
-        raise UnsupportedOperation(f"{resolution.uri} holds true and false; use nearest")
+        raise UnsupportedOperation(
+            f"{resolution.uri} holds true and false, with no values between them; use the filter nearest"
+        )
     _sample(block, resolution, source_shape, out)
 
 

@@ -88,7 +88,9 @@ def spatial_tiles(resolution: SpatialResolution, meta: ArrayMeta, limits: PlanLi
 
     is_linear = resolution.sampler.filter == "linear"
     if is_linear and meta.dtype.kind == "b":
-        raise UnsupportedOperation(f"{resolution.path or 'the array'} holds true and false; use nearest")
+        raise UnsupportedOperation(
+            f"{resolution.uri} holds true and false, with no values between them; use the filter nearest"
+        )
     tiles = SpatialTiles(resolution, meta)
     boundary = BOUNDARIES.index(resolution.sampler.boundary)
     least = math.inf

@@ -216,7 +216,7 @@ class LazyArray:
 
     def __getitem__(self, key: Any) -> NDArray[Any] | Any:
         items = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(i, list | np.ndarray) and np.ndim(i) > 0 for i in items):
+        if any(isinstance(i, list | tuple | range | np.ndarray) and np.ndim(i) > 0 for i in items):
             return self._read_listed(items)
         expanded = [i for i in items if i is not None]
         wanted = parse_selection(tuple(expanded), self.shape)
@@ -228,7 +228,7 @@ class LazyArray:
 
     def _read_listed(self, items: tuple[Any, ...]) -> NDArray[Any]:
         """Lists of integers and masks: read the box around them, then let numpy pick."""
-        if any(isinstance(i, np.ndarray | list) and np.asarray(i).dtype == bool for i in items):
+        if any(isinstance(i, np.ndarray | list | tuple) and np.asarray(i).dtype == bool for i in items):
             return np.asarray(self)[items]  # type: ignore[no-any-return]
         boxes: list[Any] = []
         picks: list[Any] = []
@@ -240,14 +240,16 @@ class LazyArray:
                 continue
             if item is Ellipsis:
                 boxes += [slice(None)] * missing
-                picks += [slice(None)] * missing
+                picks.append(
+                    Ellipsis
+                )  # also where it stands for no axis, it divides those that lists pick from
                 axis += missing
                 continue
             if isinstance(item, slice):
                 boxes.append(item)
                 picks.append(slice(None))
             else:
-                numbers = np.asarray(item)
+                numbers = np.asarray(item, None if np.size(item) else np.intp)
                 numbers = np.where(numbers < 0, numbers + self.shape[axis], numbers)
                 if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.shape[axis]):
                     raise IndexError(f"index out of bounds for axis {axis} with size {self.shape[axis]}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import napari_decant
 from napari_decant.errors import UnsupportedOperation
@@ -76,7 +76,8 @@ class Location:
     @property
     def name(self) -> str:
         """Last component, the file's or folder's name."""
-        return self.text.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        last = self.text.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        return unquote(last) if "://" in self.text else last
 
     @cached_property
     def store(self) -> Store | None:

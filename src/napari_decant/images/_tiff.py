@@ -13,6 +13,7 @@ from napari_decant.images._affine import placed, recorded_affine
 from napari_decant.images._cache import ChunkCache
 from napari_decant.images._image import Image
 from napari_decant.images._lazy import ArrayLimits, ChunkSource, LazyArray
+from napari_decant.images._tiff_axes import Regrouped, named_axes, stack_grid
 from napari_decant.images._tiff_facts import TiffFacts, has_doctype, tiff_facts
 from napari_decant.images._tiff_source import PageSource, RawSource, WithAxis
 from napari_decant.images._tiff_structure import StructureStream, declared_planes
@@ -22,13 +23,6 @@ from napari_decant.stores import PositionalFile
 __all__ = ["TiffImages"]
 
 logger = logging.getLogger(__name__)
-_AXES = {
-    "T": ("t", "time"),
-    "C": ("c", "channel"),
-    "Z": ("z", "space"),
-    "Y": ("y", "space"),
-    "X": ("x", "space"),
-}
 _DOMINANT = (
     0.75  # one series with this share of all pixels is the image; the rest are thumbnails, labels, masks
 )
@@ -187,23 +181,27 @@ class TiffImages:
         return largest
 
     def _image(self, index: int, series: Any, facts: TiffFacts, warnings: list[str]) -> Image:
-        letters = str(series.axes)
+        told = letters = str(series.axes)
         flat = letters.find("Y") if _lacks_depth(facts, letters) else None
+        grid = None if flat is not None else stack_grid(facts, letters, series.shape)
         levels: list[LazyArray] = []
         for level in series.levels:
             try:
                 source = self._source(level)
                 whole: ChunkSource = source if flat is None else WithAxis(source, flat)
+                if grid is not None:
+                    whole = Regrouped(source, grid)
                 array = LazyArray(whole, self._cache, self._limits)
             except (FormatError, ValueError) as error:
                 if not levels:
                     raise
                 warnings.append(f"a smaller level is left out: {error}")
                 continue
-            if str(level.axes) == letters and array.dtype == series.dtype.newbyteorder("="):
+            if str(level.axes) == told and array.dtype == series.dtype.newbyteorder("="):
                 levels.append(array)
         letters = letters if flat is None else f"{letters[:flat]}Z{letters[flat:]}"
-        axes = _axes(letters, facts)
+        letters = letters if grid is None else f"{grid.letters}YX"
+        axes = named_axes(letters, facts, grid)
         rgb, channel_axis, order = _colour(letters, levels[0].shape)
         if order is not None:
             levels = [level.transpose(order) for level in levels]
@@ -248,18 +246,6 @@ class TiffImages:
                 frame = min(len(page.shape), len(level.shape))
                 return RawSource(self._file, int(level.dataoffset), level.shape, dtype, frame)
         return PageSource(self._file, level, self._lock)
-
-
-def _axes(letters: str, facts: TiffFacts) -> tuple[Axis, ...]:
-    axes: list[Axis] = []
-    for i, letter in enumerate(letters):
-        name, kind = _AXES.get(letter, (letter.lower(), "custom"))
-        if letter == "S":
-            name, kind = ("c" if "C" not in letters else "s"), "channel"
-        if any(axis.name == name for axis in axes):
-            name = f"{name}_{i}"
-        axes.append(Axis(name, kind, facts.units.get(name)))
-    return tuple(axes)
 
 
 def _lacks_depth(facts: TiffFacts, letters: str) -> bool:

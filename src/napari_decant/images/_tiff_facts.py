@@ -11,7 +11,7 @@ from napari_decant.errors import FormatError
 from napari_decant.ngff import Channel
 from napari_decant.ngff._zarr_json import load_json
 from napari_decant.stores import PositionalFile
-from napari_decant.tiff import PlaneListing, PlaneSamples, list_pages
+from napari_decant.tiff import Places, PlaneListing, PlaneSamples, list_pages
 from napari_decant.tiff.dialects import Reading, TagReader, read_dialects
 
 __all__ = ["TiffFacts", "has_doctype", "tiff_facts"]
@@ -44,6 +44,8 @@ class TiffFacts:
         What this program has recorded in a file that it wrote.
     notes : tuple of str
         What could not be read, for the user.
+    places : Places, optional
+        Where the planes belong.
     """
 
     spacing: dict[str, float] = field(default_factory=dict)
@@ -54,6 +56,7 @@ class TiffFacts:
     dialect: str = ""
     decant: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    places: Places | None = None
 
 
 def has_doctype(text: str) -> bool:
@@ -92,6 +95,7 @@ def tiff_facts(file: PositionalFile, series: Any) -> TiffFacts:
         reading.dialect,
         _recorded(reading),
         tuple(reading.notes),
+        reading.places,
     )
 
 
@@ -107,7 +111,7 @@ def _listing(file: PositionalFile, series: Any) -> PlaneListing:
         return file.read_at(offset, min(length, file.size - offset)) if 0 <= offset < file.size else b""
 
     planes = [PlaneSamples(int(page.samplesperpixel))] * len(offsets)
-    return PlaneListing(planes, offsets, list_pages(read, file.size))
+    return PlaneListing(planes, offsets, lambda: list_pages(read, file.size))
 
 
 def _channels(reading: Reading, samples: int) -> tuple[Channel, ...]:

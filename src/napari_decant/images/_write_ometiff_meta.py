@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from napari_decant.tiff.dialects import ANNOTATION
 __all__ = ["ome_metadata"]
 
 _MOST_POSITIONS: Final = 10_000
+_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def ome_metadata(
@@ -37,7 +39,7 @@ def ome_metadata(
     """
     planes = math.prod(counts)
     scale, translation, units = place_axes(image, axes)
-    found: dict[str, Any] = {"axes": "TCZYXS" if samples > 1 else "TCZYX", "Name": image.name}
+    found: dict[str, Any] = {"axes": "TCZYXS" if samples > 1 else "TCZYX", "Name": _text(image.name)}
     positions: dict[str, Any] = {}
     for role, letter in ((4, "X"), (3, "Y"), (2, "Z")):
         unit = unit_name(units[role])
@@ -56,10 +58,12 @@ def ome_metadata(
         found["Plane"] = positions
     channels = list(image.channels)
     if samples == 1 and len(channels) == counts[1]:
-        names, colors = [c.label for c in channels], [c.color for c in channels]
-        known: dict[str, Any] = {"Name": names} if all(names) else {}
-        if all(colors):
-            known |= {"Color": [_signed(color) for color in colors if color]}
+        names, colors = [_text(c.label or "") for c in channels], [c.color for c in channels]
+        known: dict[str, Any] = {}
+        if any(names):  # one without a name is called by its number, as viewers do
+            known = {"Name": [name or str(i) for i, name in enumerate(names)]}
+        if any(colors):
+            known |= {"Color": [_signed(color or "FFFFFF") for color in colors]}
         if known:
             found["Channel"] = known
     decant = _recorded(image, units)
@@ -85,6 +89,11 @@ def _recorded(image: ImageToWrite, units: Sequence[str | None]) -> dict[str, Any
         matrix = record["matrix"] * np.asarray(factors)[:, None]
         decant["affine"] = affine_record(matrix, ["tczyx"[role] for role in record["axes"]])
     return decant
+
+
+def _text(name: str) -> str:
+    """A name without the characters that XML cannot hold."""
+    return _NO_XML.sub(" ", name).strip()
 
 
 def _signed(color: str) -> int:

@@ -27,7 +27,7 @@ from napari_decant.images._write_zarr_meta import (
 )
 from napari_decant.images._write_zarr_plan import PlannedImage, WritePlan, plan_ome_zarr, worker_count
 from napari_decant.images._write_zarr_stage import Stage
-from napari_decant.ngff import parse_array_meta
+from napari_decant.ngff import labels_place, parse_array_meta
 from napari_decant.progress import CancelToken, Progress, ProgressCallback, ignore_progress
 from napari_decant.stores import FolderStore
 
@@ -112,7 +112,7 @@ def write_ome_zarr(
     workers : int, optional
         Threads (of each process, with ``executor``); one a core by default.
     compression : int
-        Level of zstd, 3 at most to follow the standard.
+        Level of zstd, 22 at most, and 3 to follow the standard.
     shuffle : bool, optional
         Shuffle bytes before compression; None for floats only, as the standard has it. Files of shuffled
         integers are smaller, but fewer programs read them.
@@ -135,6 +135,10 @@ def write_ome_zarr(
 
     Raises
     ------
+    UsageError
+        zstd has no such level, or there is nothing to write.
+    FormatError
+        Metadata of the images or groups do not fit OME-Zarr 0.5.
     TargetExists
         The target exists and ``overwrite`` is false.
     BudgetExceeded
@@ -159,6 +163,7 @@ def write_ome_zarr(
     if executor is not None and reopen is None:
         raise UsageError("an executor needs reopen, which opens an image in another process")
     options = WriteOptions(compression, shuffle, verify, worker_count(workers))
+    _group_documents(plan, None)  # what cannot be written is refused before a pixel is
     cancel = cancel or CancelToken()
     stage = Stage(plan.target)
     identity = {"options": [compression, shuffle], "images": {i.path: i.identity() for i in plan.images}}
@@ -241,15 +246,17 @@ def _write_voxels(
     progress(Progress("export", total, total, plan.target.name))
 
 
-def _group_documents(plan: WritePlan, stage: Stage) -> dict[str, bytes]:
-    """Every group's document by path: images, labels groups, plates, and the plain groups between them."""
+def _group_documents(plan: WritePlan, stage: Stage | None) -> dict[str, bytes]:
+    """Every group's document by path: images, labels groups, plates, and the plain groups between them.
+
+    Without a stage, contrast limits that are not given stand for those that are measured on what is written.
+    """
     documents: dict[str, bytes] = {}
     labels: dict[str, list[str]] = {}
     for image in plan.images:
         documents[image.path] = group_document(_image_ome(image, stage), image.image.attributes)
-        parent, _, name = image.path.rpartition("/")
-        if image.image.label is not None and parent.rpartition("/")[2] == "labels":
-            labels.setdefault(parent, []).append(name)
+        if image.image.label is not None and (place := labels_place(image.path)) is not None:
+            labels.setdefault(place[0], []).append(place[1])
     for path, names in labels.items():
         documents[path] = group_document(ome_document("LabelsGroup", {"labels": names}))
     for path, content in plan.groups.items():
@@ -262,7 +269,7 @@ def _group_documents(plan: WritePlan, stage: Stage) -> dict[str, bytes]:
     return documents
 
 
-def _image_ome(image: PlannedImage, stage: Stage) -> dict[str, Any]:
+def _image_ome(image: PlannedImage, stage: Stage | None) -> dict[str, Any]:
     given = image.image
     rendering = None
     if given.label is None:
@@ -282,11 +289,11 @@ def _image_ome(image: PlannedImage, stage: Stage) -> dict[str, Any]:
         method=image.method,
         label=given.label,
         rendering=rendering,
-        beside_image=image.path.rpartition("/")[0].rpartition("/")[2] == "labels",
+        below=place[1].count("/") + 2 if (place := labels_place(image.path)) is not None else 0,
     )
 
 
-def _windows(image: PlannedImage, stage: Stage) -> list[tuple[float, float]]:
+def _windows(image: PlannedImage, stage: Stage | None) -> list[tuple[float, float]]:
     """Contrast limits of every channel: as given, else measured on the coarsest level that was written."""
     count = image.layout.levels[0].shape[1]
     given = list(image.image.channels)
@@ -295,6 +302,8 @@ def _windows(image: PlannedImage, stage: Stage) -> list[tuple[float, float]]:
         return [full_range(image.dtype)] * count
     if all(window is not None for window in known):
         return [window or (0.0, 1.0) for window in known]
+    if stage is None:
+        return [window or full_range(image.dtype) for window in known]
     path = _array(image, len(image.layout.levels) - 1)
     with FolderStore(stage.folder) as store:
         array = LazyArray(ZarrSource(ZarrArray(store, path=path)), ChunkCache(0))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_decant.errors import Cancelled
+from napari_decant.errors import Cancelled, UsageError
 from napari_decant.images._pyramid import Method
 from napari_decant.images._write_image import ImageToWrite, parse_axes
 from napari_decant.images._write_zarr_encode import ImageTarget
@@ -31,6 +31,7 @@ __all__ = ["Job", "Reopen", "WriteOptions", "divide", "image_target", "run_job",
 Reopen = Callable[[str], ImageToWrite]
 """Opens the image of a group path again, in another process."""
 
+_LEAST_LEVEL, _MOST_LEVEL = -(1 << 17), 22  # of zstd
 _JOBS = 64  # wanted at least, so that many workers have something to do
 _SMALL = 64 << 20  # an image below this is one job
 _POLL_SECONDS, _STOP_SECONDS = 0.2, 60.0
@@ -50,12 +51,23 @@ class WriteOptions:
         Read every chunk back and compare its hash.
     workers : int
         Threads of one process.
+
+    Raises
+    ------
+    UsageError
+        zstd has no such level.
     """
 
     compression: int = 1
     shuffle: bool | None = None
     verify: bool = True
     workers: int = 1
+
+    def __post_init__(self) -> None:
+        if not _LEAST_LEVEL <= self.compression <= _MOST_LEVEL:
+            raise UsageError(
+                f"the compression is {self.compression}; the levels of zstd end at {_MOST_LEVEL}"
+            )
 
     def shuffles(self, dtype: np.dtype[Any]) -> bool:
         """Whether values of this type are shuffled."""

@@ -23,18 +23,21 @@ _RGB = ("FF0000", "00FF00", "0000FF")
 
 def strict_json(value: Any) -> bytes:
     """JSON that every parser reads: numbers that JSON has not (NaN, Infinity) become null."""
-    return json.dumps(_finite(value), indent=1, allow_nan=False, ensure_ascii=False).encode()
+    return json.dumps(_strict(value), indent=1, allow_nan=False, ensure_ascii=False).encode()
 
 
-def _finite(value: Any) -> Any:
+def _strict(value: Any) -> Any:
+    """What JSON can hold of a value: no NaN, no halves of characters."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, np.generic):
-        return _finite(value.item())
+        return _strict(value.item())
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {_strict(str(key)): _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_strict(item) for item in value]
     return value
 
 
@@ -101,7 +104,7 @@ def ome_document(kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model = getattr(v05, kind).model_validate({"version": "0.5", **_finite(content)})
+            model = getattr(v05, kind).model_validate({"version": "0.5", **_strict(content)})
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -120,7 +123,7 @@ def image_ome(
     method: str,
     label: LabelInfo | None,
     rendering: Mapping[str, Any] | None,
-    beside_image: bool = False,
+    below: int = 0,
 ) -> dict[str, Any]:
     """OME attributes of one image.
 
@@ -135,8 +138,8 @@ def image_ome(
     label : LabelInfo or None
     rendering : mapping or None
         See `omero`.
-    beside_image : bool
-        Whether it is a label image below the image that it belongs to.
+    below : int
+        How many groups a label image lies below the image that it belongs to; 0 for none.
     """
     described = []
     for axis in axes:
@@ -163,14 +166,14 @@ def image_ome(
     }
     content: dict[str, Any] = {"multiscales": [entry]}
     if label is not None:
-        return ome_document("LabelImage", content | {"image-label": _label(label, beside_image)})
+        return ome_document("LabelImage", content | {"image-label": _label(label, below)})
     if rendering is not None:
         content["omero"] = rendering
     return ome_document("Image", content)
 
 
-def _label(label: LabelInfo, beside_image: bool) -> dict[str, Any]:
-    content: dict[str, Any] = {"source": {"image": "../../"}} if beside_image else {}
+def _label(label: LabelInfo, below: int) -> dict[str, Any]:
+    content: dict[str, Any] = {"source": {"image": "../" * below}} if below else {}
     if label.colors:
         content["colors"] = [
             {"label-value": value, "rgba": list(rgba)} for value, rgba in label.colors.items()

@@ -217,7 +217,7 @@ def plan_ome_zarr(
         flat[where] = image
         flat |= {f"{where}/labels/{name}".lstrip("/"): label for name, label in image.labels.items()}
     for where in (*flat, *(groups or ())):
-        reason = unsafe_name_reason(where) if where else None
+        reason = _unwritable_reason(where) if where else None
         if reason is not None:
             raise UsageError(f"the path {where[:80]!r} {reason}; it cannot be written")
     if not flat:
@@ -225,6 +225,17 @@ def plan_ome_zarr(
     count = worker_count(workers)
     planned = tuple(_plan_image(where, image, memory, count) for where, image in flat.items())
     return WritePlan(path, planned, {k: dict(v) for k, v in (groups or {}).items()})
+
+
+def _unwritable_reason(path: str) -> str | None:
+    """Why a group cannot have this path, or None if it can."""
+    if "zarr.json" in path.split("/"):
+        return "has the name of a metadata file in it"
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "has half of a character"
+    return unsafe_name_reason(path)
 
 
 def worker_count(workers: int | None) -> int:

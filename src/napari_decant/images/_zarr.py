@@ -96,9 +96,17 @@ def _viewable(ngff: NgffImage, warnings: list[str]) -> list[NgffLevel]:
     levels = sorted(ngff.levels, key=lambda level: -math.prod(level.shape))
     if levels[0].index != 0 and levels[0].shape != ngff.levels[0].shape:
         warnings.append("the levels are not listed finest first; they are shown in order of their size")
+    channel = next((i for i, axis in enumerate(ngff.axes) if axis.type == "channel"), None)
     kept: list[NgffLevel] = []
     for level in levels:
-        if not kept or all(a <= b for a, b in zip(level.shape, kept[-1].shape, strict=True)):
+        if kept and channel is not None and level.shape[channel] != kept[0].shape[channel]:
+            warnings.append(
+                f"level {level.name!r} has {level.shape[channel]:,} channels where the finest has"
+                f" {kept[0].shape[channel]:,}, and is not shown"
+            )
+        elif kept and 0 in level.shape and 0 not in kept[0].shape:
+            warnings.append(f"level {level.name!r} is empty and is not shown")
+        elif not kept or all(a <= b for a, b in zip(level.shape, kept[-1].shape, strict=True)):
             kept.append(level)
         else:
             warnings.append(

@@ -8,7 +8,7 @@ from napari_decant.ngff._image import NgffImage, list_images
 from napari_decant.ngff._level import NgffLevel
 from napari_decant.ngff._listing import ImageEntry, ListLimits
 from napari_decant.ngff._load import NgffLimits
-from napari_decant.ngff._omero import Channel, LabelInfo
+from napari_decant.ngff._omero import Channel, LabelInfo, labels_place
 from napari_decant.ngff._zarr import ArrayMeta, load_array_meta, parse_array_meta
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "NgffImage",
     "NgffLevel",
     "NgffLimits",
+    "labels_place",
     "list_images",
     "load_array_meta",
     "parse_array_meta",

@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote
 
 from napari_decant.errors import ChoiceNeeded, FormatError, UnsafeInput, UnsupportedOperation
 from napari_decant.ngff._axes import Axis
@@ -39,6 +40,8 @@ class Query(Protocol[Result]):
 def image_name(location: str) -> str:
     """Name of a location for people: its last component without ``.ome.zarr.zip`` and the like."""
     last = location.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    if "://" in location:
+        last = unquote(last)
     return _SUFFIX.sub("", last) or last or "image"
 
 

@@ -16,7 +16,7 @@ from napari_decant.ngff._level import (
     level_metas,
 )
 from napari_decant.ngff._node import Node, read_nodes
-from napari_decant.ngff._omero import Channel, LabelInfo, parse_channels, parse_label
+from napari_decant.ngff._omero import Channel, LabelInfo, labels_place, parse_channels, parse_label
 from napari_decant.stores import FileMetadataReader, MetadataBudget, Store, join_key, unsafe_name_reason
 
 __all__ = ["Description", "NgffLimits", "describe", "multiscales_of"]
@@ -132,11 +132,7 @@ def describe(
     check_strict_levels(levels, axes, where, findings)
     omero = node.ome.get("omero")
     label = parse_label(node.ome["image-label"], where, findings) if "image-label" in node.ome else None
-    if (
-        label is None
-        and node.path.rpartition("/")[0].rpartition("/")[2] == "labels"
-        and levels[0].dtype.kind in "iu"
-    ):
+    if label is None and labels_place(node.path) is not None and levels[0].dtype.kind in "iu":
         label = LabelInfo()
     decant = node.attributes.get("decant")
     return Description(

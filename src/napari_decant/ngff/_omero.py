@@ -8,7 +8,7 @@ from typing import Any
 
 from napari_decant.ngff._findings import Findings, finite
 
-__all__ = ["Channel", "LabelInfo", "parse_channels", "parse_label"]
+__all__ = ["Channel", "LabelInfo", "labels_place", "parse_channels", "parse_label"]
 
 _COLOR = re.compile(r"#?([0-9A-Fa-f]{6})(?:[0-9A-Fa-f]{2})?")
 _MAX_CHANNELS, _MAX_LABELS = 100_000, 1_000_000
@@ -130,6 +130,12 @@ def parse_label(value: Any, where: str, findings: Findings) -> LabelInfo:
     source = value.get("source")
     image = source.get("image") if isinstance(source, dict) else None
     return LabelInfo(colors, properties, image if isinstance(image, str) else None)
+
+
+def labels_place(path: str) -> tuple[str, str] | None:
+    """The group of labels that a path lies in, and its name there; None for a path outside of one."""
+    above, mark, name = f"/{path}".partition("/labels/")
+    return (f"{above}/labels".lstrip("/"), name) if mark else None
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

@@ -83,14 +83,19 @@ def _number(config: dict[str, Any], key: str, where: str) -> float:
 
 
 def _array_filter(
-    name: str, config: dict[str, Any], dtype: np.dtype[Any], where: str
+    name: str, config: dict[str, Any], dtype: np.dtype[Any], where: str, *, zarr_format: int
 ) -> tuple[Codec, np.dtype[Any]]:
-    """Check an array filter applied to elements of ``dtype``; also returns what it stores them as."""
+    """Check an array filter applied to elements of ``dtype``; also returns what it stores them as.
+
+    In v3 the data type of the array stands for its ``astype`` where none is given, whatever its ``dtype``.
+    """
     if name == "bitround":  # rounds while writing; reading changes nothing
         return Codec(name), dtype
     given = _dtype_config(config, "dtype", dtype, where)
-    stored = _dtype_config(config, "astype", np.dtype(given), where)
-    checked: dict[str, Any] = {"dtype": given, "astype": stored}
+    stored = _dtype_config(config, "astype", np.dtype(given) if zarr_format == 2 else dtype, where)
+    checked: dict[str, Any] = {"dtype": given}
+    if zarr_format == 2 or take(config, "astype", where, None) is not None:
+        checked["astype"] = stored
     if name == "fixedscaleoffset":
         checked["scale"], checked["offset"] = (_number(config, k, where) for k in ("scale", "offset"))
         if checked["scale"] == 0:
@@ -100,9 +105,11 @@ def _array_filter(
     return Codec(name, checked), np.dtype(stored)
 
 
-def _bytes_codec(name: str, config: dict[str, Any], itemsize: int, where: str) -> Codec:
+def _bytes_codec(name: str, config: dict[str, Any], shuffled: int, where: str) -> Codec:
+    """Check a bytes codec; ``shuffled`` is the element size of a shuffle that has none."""
     if name == "shuffle":
-        size = take(config, "elementsize", where, 4)
+        size = take(config, "elementsize", where, None)
+        size = shuffled if size is None else size
         if type(size) is not int or not 1 <= size <= 256:
             raise FormatError(f"{where} gives shuffle the element size {size!r}")
         return Codec(name, {"elementsize": size})
@@ -141,7 +148,7 @@ def parse_v2_codecs(
             raise FormatError(f"{where} has a codec that is not an object with an id: {str(entry)[:80]}")
         name = entry["id"].removeprefix("numcodecs.")
         if name in ARRAY_FILTERS and not marked:
-            codec, dtype = _array_filter(name, entry, dtype, where)
+            codec, dtype = _array_filter(name, entry, dtype, where, zarr_format=2)
             chain.append(codec)
             continue
         if name not in BYTES_CODECS:
@@ -149,7 +156,7 @@ def parse_v2_codecs(
         if not marked:
             chain.append(Codec("bytes", {"endian": _endian(dtype)}))
             marked = True
-        chain.append(_bytes_codec(name, entry, dtype.itemsize, where))
+        chain.append(_bytes_codec(name, entry, 4, where))
     if not marked:
         chain.append(Codec("bytes", {"endian": _endian(dtype)}))
     return tuple(chain)
@@ -208,7 +215,7 @@ def parse_v3_codecs(
         if name == "transpose" and not marked:
             chain.append(_transpose(config, rank, where))
         elif name in ARRAY_FILTERS and not marked:
-            codec, dtype = _array_filter(name, config, dtype, where)
+            codec, dtype = _array_filter(name, config, dtype, where, zarr_format=3)
             chain.append(codec)
         elif name == "bytes" and not marked:
             endian = take(config, "endian", where, None)

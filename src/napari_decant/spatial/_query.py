@@ -124,7 +124,7 @@ class SpatialQuery:
         _check_regular([[linear[i][j] for j in spatial] for i in spatial])
         if image.is_label and self.sampler.filter == "linear":
             raise UnsupportedOperation(
-                f"{image.uri} holds labels, which have no values between them; use nearest"
+                f"{image.uri} holds labels, which have no values between them; use the filter nearest"
             )
         level = self._level(image, linear, spatial)
         source = image.levels[level]

@@ -102,7 +102,8 @@ def _check_store(
     except (FormatError, BudgetExceeded, UnsupportedOperation) as error:
         return CheckReport(name, standard, (), (_refused(str(error)),))
     if not entries:
-        return CheckReport(name, standard, (), (_refused(f"{store.uri} holds no Zarr image or array"),))
+        what = "Zarr image or array" if image is None else f"image {image[:80]!r}"
+        return CheckReport(name, standard, (), (_refused(f"{store.uri} holds no {what}"),))
     cancel = cancel or CancelToken()
     checked = []
     unreadable: dict[str, str] = {}

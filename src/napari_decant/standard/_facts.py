@@ -9,7 +9,7 @@ from typing import Any
 
 from napari_decant.engine import ZarrArray
 from napari_decant.errors import DecantError
-from napari_decant.ngff import ArrayMeta, ImageEntry, parse_array_meta
+from napari_decant.ngff import ArrayMeta, ImageEntry, labels_place, parse_array_meta
 from napari_decant.ngff._node import Node, read_nodes
 from napari_decant.stores import FileMetadataReader, Store, join_key, unsafe_name_reason
 
@@ -124,7 +124,7 @@ class ImageFacts:
     @property
     def in_labels_group(self) -> bool:
         """Whether the image stands in a group 'labels'."""
-        return _in_labels_group(self.path)
+        return labels_place(self.path) is not None
 
     @property
     def names(self) -> list[str]:
@@ -249,7 +249,7 @@ def _read_multiscales(facts: ImageFacts, node: Node, entry: ImageEntry, reader: 
         facts.error = f"{node.where} describes no image: its multiscales hold no object"
         return
     facts.entry = chosen
-    if "image-label" in node.ome or _in_labels_group(node.path):
+    if "image-label" in node.ome or labels_place(node.path) is not None:
         facts.kind = "labels"
     axes = chosen.get("axes")
     if isinstance(axes, list):
@@ -306,7 +306,3 @@ def _level(index: int, path: str, node: Node | None) -> LevelFacts:
     except DecantError as error:
         level.error = str(error)
     return level
-
-
-def _in_labels_group(path: str) -> bool:
-    return path.rpartition("/")[0].rpartition("/")[2] == "labels"

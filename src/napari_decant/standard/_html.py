@@ -64,7 +64,8 @@ def render_html(report: CheckReport) -> str:
     if len(report.images) > _SHOWN_IMAGES:
         parts.append(f"<p>{len(report.images) - _SHOWN_IMAGES:,} more images are summarised above.</p>")
     parts.append("</body></html>\n")
-    return "\n".join(parts)
+    # a name may have half of a character, which no file can hold
+    return "\n".join(parts).encode("utf-8", "replace").decode()
 
 
 def _head(names: tuple[str, ...]) -> str:

@@ -12,13 +12,16 @@ __all__ = ["check_key", "check_prefix", "children", "join_key", "unsafe_name_rea
 
 MAX_KEY_LENGTH = 4096
 _DRIVE = re.compile(r"[A-Za-z]:")
+# halves of characters, but for those that stand for the bytes of a file name that is not UTF-8
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def unsafe_name_reason(name: str) -> str | None:
     """Why a name must not be used as a key, or None if it is fine.
 
     A key is relative and POSIX: components divided by ``/``, none of them empty, ``.`` or ``..``; no
-    backslash, NUL or drive letter, because on some system each of them leaves the root.
+    backslash, NUL or drive letter, because on some system each of them leaves the root, and no half of a
+    character, which JSON can name and no file system.
     """
     if not name:
         return "is empty"
@@ -26,6 +29,8 @@ def unsafe_name_reason(name: str) -> str | None:
         return f"is longer than {MAX_KEY_LENGTH:,} characters"
     if "\0" in name:
         return "contains a NUL"
+    if not name.isascii() and _HALVES.search(name):
+        return "has half of a character"
     if "\\" in name:
         return "contains a backslash"
     if name[0] == "/":

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from napari_decant.errors import BudgetExceeded, UsageError
+from napari_decant.errors import AccessRefused, BudgetExceeded, UsageError
 from napari_decant.stores._base import Store
 
 __all__ = ["FileMetadataReader", "MetadataBudget"]
@@ -77,13 +77,19 @@ class FileMetadataReader:
         BudgetExceeded
             The documents are larger than the budget.
         StorageError
-            A read failed.
+            A read failed. Keys that a server refuses count as absent where it gives another one: servers that
+            let nobody list say so of what is not there.
         """
+        refused: list[AccessRefused] = []
 
         def read(key: str) -> bytes | None:
-            if budget is None:
-                return store.read_optional(key)
-            return store.read_optional(key, lambda size: budget.reserve(size, f"{key!r} of {store.uri}"))
+            try:
+                if budget is None:
+                    return store.read_optional(key)
+                return store.read_optional(key, lambda size: budget.reserve(size, f"{key!r} of {store.uri}"))
+            except AccessRefused as error:
+                refused.append(error)
+                return None
 
         wanted = list(dict.fromkeys(keys))
         workers = min(self.concurrency, len(wanted)) if store.remote else 1
@@ -92,6 +98,8 @@ class FileMetadataReader:
         else:
             with ThreadPoolExecutor(workers, thread_name_prefix="metadata") as pool:
                 values = list(pool.map(read, wanted))
+        if refused and all(value is None for value in values):
+            raise refused[0]
         return {key: value for key, value in zip(wanted, values, strict=True) if value is not None}
 
     def read(self, store: Store, key: str, budget: MetadataBudget | None = None) -> bytes | None:

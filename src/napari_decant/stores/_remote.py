@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from napari_decant.errors import (
+    AccessRefused,
     MissingKey,
     SourceChanged,
     StorageError,
@@ -31,6 +32,7 @@ __all__ = ["RemoteFile", "RemoteStore"]
 _MAX_KNOWN_SIZES = 65_536
 _SILENCE = timedelta(seconds=15)  # that a server may keep; a slow one that goes on sending is waited for
 _RETRYING = timedelta(seconds=20)  # after that a failure stands
+_NO_RANGES = "{uri} is on a server that does not serve byte ranges; download it first"
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)")
 _CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
@@ -50,7 +52,7 @@ class _Bucket:
         if not parts.netloc:
             raise UsageError(f"{uri} names no {'bucket' if parts.scheme == 's3' else 'server'}")
         self.uri, self.scheme, self.netloc = uri.rstrip("/"), parts.scheme, parts.netloc
-        self.path = unquote(parts.path).strip("/")
+        self.path = "/".join(part for part in unquote(parts.path).split("/") if part)
         self._lock = threading.Lock()
         self._store: HTTPStore | S3Store | None = None
 
@@ -79,7 +81,10 @@ class _Bucket:
         return f"{self.path}/{key}" if self.path and key else self.path or key
 
     def error(self, what: str, error: Exception) -> StorageError:
-        return StorageError(f"cannot read {what}: {_reason(error)}")
+        from obstore.exceptions import PermissionDeniedError
+
+        kind = AccessRefused if isinstance(error, PermissionDeniedError) else StorageError
+        return kind(f"cannot read {what}: {_reason(error)}")
 
 
 def _reason(error: Exception) -> str:
@@ -106,7 +111,8 @@ def _meta_size(result: Any) -> int:
 class RemoteStore(Store):
     """A store below an ``http(s)://`` or ``s3://`` address.
 
-    Every read is one ranged request; several may be in flight. Http servers cannot list, so `list_dir` and
+    Every read is one ranged request; several may be in flight. From a server without ranges, objects are read
+    as wholes, and parts of them are refused. Http servers cannot list, so `list_dir` and
     `keys` raise `UnsupportedOperation` there; images open without listing. S3 takes endpoint, region and
     credentials from the usual ``AWS_*`` variables and reads anonymously where there are no credentials.
 
@@ -123,6 +129,7 @@ class RemoteStore(Store):
         self.uri = self._bucket.uri
         self.listable = self._bucket.scheme == "s3"
         self._sizes: dict[str, int] = {}
+        self._ranges = True  # until the server turns out to give whole objects only
         self._closed = False
 
     def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
@@ -164,11 +171,21 @@ class RemoteStore(Store):
         path = self._object(file)
         if length <= 0:
             return memoryview(b"")
+        whole = offset == 0 and length == self._sizes.get(file)
         try:
+            if whole and not self._ranges:
+                return self._get_whole(path, file, length)
             data = memoryview(obstore.get_range(self._bucket.store(), path, start=offset, length=length))
         except FileNotFoundError as error:
             raise MissingKey(f"{self.uri} has no entry {file!r}") from error
+        except StorageError:
+            raise
         except Exception as error:
+            if "Range request not supported" in str(error):
+                self._ranges = False
+                if whole:
+                    return self._get_range(file, offset, length)
+                raise StorageError(_NO_RANGES.format(uri=self.uri)) from error
             raise self._bucket.error(
                 f"{length:,} bytes at {offset:,} of {file!r} in {self.uri}", error
             ) from error
@@ -177,6 +194,18 @@ class RemoteStore(Store):
                 f"{file!r} in {self.uri} has no {length:,} bytes at {offset:,}; it is cut short"
             )
         return data
+
+    def _get_whole(self, path: str, file: str, length: int) -> memoryview:
+        """Read an object of known size without asking for a range of it."""
+        import obstore
+
+        result = obstore.get(self._bucket.store(), path)
+        if _meta_size(result) != length:
+            raise StorageError(
+                f"{file!r} in {self.uri} has {_meta_size(result):,} bytes where it had {length:,};"
+                " it changed on its server: open it again"
+            )
+        return memoryview(result.bytes())
 
     def read_file_into(self, file: str, offset: int, out: memoryview) -> None:
         """See `Store.read_file_into`."""
@@ -287,15 +316,15 @@ class RemoteFile(PositionalFile):
             self._etag = result.meta["e_tag"]
             start, stop = result.range
             if stop - start > first_tail:
-                raise StorageError(
-                    f"{self.uri} is on a server that does not serve byte ranges; download it first"
-                )
+                raise StorageError(_NO_RANGES.format(uri=self.uri))
             self._tail = bytes(result.bytes())
         except FileNotFoundError as error:
             raise StorageError(f"{self.uri} does not exist") from error
         except StorageError:
             raise
         except Exception as error:
+            if "Range request not supported" in str(error):
+                raise StorageError(_NO_RANGES.format(uri=self.uri)) from error
             raise self._bucket.error(f"{self.uri} by byte ranges", error) from error
 
     def tail(self, length: int) -> bytes:

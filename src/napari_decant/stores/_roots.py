@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from napari_decant.errors import UnsafeInput
+from napari_decant.errors import AccessRefused, UnsafeInput
 from napari_decant.stores._base import Store
 from napari_decant.stores._keys import join_key
 
@@ -35,7 +35,7 @@ def find_roots(store: Store) -> list[str]:
     UnsafeInput
         The store has too many folders to look through.
     """
-    if any(store.exists(name) for name in ZARR_METADATA):
+    if _is_node(store):
         return [""]
     if not store.listable:
         return []
@@ -56,3 +56,17 @@ def find_roots(store: Store) -> list[str]:
             below += [join_key(path, g) for g in groups if g not in _NOISE and not g.startswith(".")]
         level = below
     return sorted(found)
+
+
+def _is_node(store: Store) -> bool:
+    """Whether a Zarr node is at the root; a server may refuse what is not there."""
+    refused: AccessRefused | None = None
+    for name in ZARR_METADATA:
+        try:
+            if store.exists(name):
+                return True
+        except AccessRefused as error:
+            refused = error
+    if refused is not None:
+        raise refused
+    return False

@@ -1,8 +1,8 @@
 """Write a STORED zip whose bytes depend on nothing but its entries.
 
-Times are fixed, names are ASCII, sizes are known before an entry is written (so there are no
-data descriptors), and ZIP64 fields appear only where a number does not fit: the same entries
-give the same file on every machine.
+Times are fixed, names are ASCII or marked as UTF-8, sizes are known before an entry is written (so
+there are no data descriptors), and ZIP64 fields appear only where a number does not fit: the same
+entries give the same file on every machine.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO
+
+from napari_decant.stores._zip_records import FLAG_UTF8
 
 __all__ = ["StoredZipWriter"]
 
@@ -24,6 +26,11 @@ _DATE_1980 = 0x21  # 1980-01-01, the earliest a zip can say
 _FIT16 = 0xFFFF
 _FIT32 = 0xFFFFFFFF
 _COPY_BYTES = 4 << 20
+
+
+def _stored_name(name: str) -> tuple[bytes, int]:
+    """A name as it is written, and the flag that says how."""
+    return (name.encode("ascii"), 0) if name.isascii() else (name.encode(), FLAG_UTF8)
 
 
 class StoredZipWriter:
@@ -62,7 +69,7 @@ class StoredZipWriter:
         Parameters
         ----------
         name : str
-            ASCII, unique.
+            Unique.
         data : bytes-like
             The entry's bytes.
         crc : int, optional
@@ -82,7 +89,7 @@ class StoredZipWriter:
         Parameters
         ----------
         name : str
-            ASCII, unique.
+            Unique.
         source : BinaryIO
             Read from its position on.
         size : int
@@ -114,14 +121,15 @@ class StoredZipWriter:
         """Header of an entry that is about to be written."""
         if name in self._entries:
             raise ValueError(f"entry {name!r} is already written")
-        raw_name = name.encode("ascii")
+        raw_name, flag = _stored_name(name)
         extra, size_field = (
             (struct.pack("<HHQQ", 1, 16, size, size), _FIT32) if size >= self._least64 else (b"", size)
         )
         version = 45 if extra else 20
         header = _LOCAL.pack(
-            b"PK\3\4", version, 0, 0, 0, _DATE_1980, crc, size_field, size_field, len(raw_name), len(extra)
-        )
+            b"PK\3\4", version, flag, 0, 0, _DATE_1980, crc, size_field, size_field,
+            len(raw_name), len(extra),
+        )  # fmt: skip
         return header + raw_name + extra
 
     def finish(self, first: Sequence[str] = ()) -> None:
@@ -151,7 +159,7 @@ class StoredZipWriter:
 
     def _central(self, name: str) -> bytes:
         offset, size, crc = self._entries[name]
-        raw_name = name.encode("ascii")
+        raw_name, flag = _stored_name(name)
         wide = [size, size] if size >= self._least64 else []
         wide += [offset] if offset >= self._least64 else []
         extra = struct.pack(f"<HH{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
@@ -160,7 +168,7 @@ class StoredZipWriter:
         offset_field = _FIT32 if offset >= self._least64 else offset
         return (
             _CENTRAL.pack(
-                b"PK\1\2", (3 << 8) | version, version, 0, 0, 0, _DATE_1980, crc, size_field, size_field,
+                b"PK\1\2", (3 << 8) | version, version, flag, 0, 0, _DATE_1980, crc, size_field, size_field,
                 len(raw_name), len(extra), 0, 0, 0, 0o100644 << 16, offset_field,
             )
             + raw_name + extra

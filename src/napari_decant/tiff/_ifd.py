@@ -22,7 +22,6 @@ __all__ = [
     "Tag",
     "TiffDirectory",
     "list_pages",
-    "open_directory",
     "read_directory",
     "read_first",
     "read_ifd",
@@ -131,17 +130,6 @@ def read_directory(read: ReadAt, size: int) -> TiffDirectory:
     return directory
 
 
-def open_directory(read: ReadAt, size: int) -> TiffDirectory:
-    """Read only the header of a TIFF: no page is walked, `read_ifd` gets the ones that are wanted.
-
-    Raises
-    ------
-    NotTiff
-        The header is not that of a classic TIFF or a BigTIFF.
-    """
-    return _read_header(read, size)[0]
-
-
 def read_ifd(directory: TiffDirectory, offset: int) -> Ifd | None:
     """Read one directory again, without those below it; None if it is cut short."""
     parsed = _Walker(directory).one(offset)
@@ -154,7 +142,7 @@ def list_pages(read: ReadAt, size: int) -> list[int]:
     Raises
     ------
     NotTiff
-        As `open_directory`.
+        The header is not that of a classic TIFF or a BigTIFF.
     """
     directory, offset = _read_header(read, size)
     walker = _Walker(directory)
@@ -171,10 +159,12 @@ def list_pages(read: ReadAt, size: int) -> list[int]:
 def read_first(read: ReadAt, size: int) -> tuple[TiffDirectory, Ifd] | None:
     """Read the header and the first directory of a TIFF, without those below it; None if it is cut short.
 
+    No other page is walked: `read_ifd` gets those that are wanted.
+
     Raises
     ------
     NotTiff
-        As `open_directory`.
+        As `list_pages`.
     """
     directory, first = _read_header(read, size)
     parsed = _Walker(directory).one(first) if first else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 __all__ = ["Listing", "PlaneListing", "PlaneSamples"]
@@ -38,10 +39,22 @@ class PlaneSamples:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlaneListing:
-    """Planes of an image that is shown; see `Listing`."""
+    """Planes of an image that is shown; see `Listing`.
+
+    Attributes
+    ----------
+    list_pages : callable
+        Gives ``page_offsets``; called once, when somebody asks for them: few dialects do, and there is a read
+        for every page of the file.
+    """
 
     planes: Sequence[PlaneSamples]
     ifd_offsets: Sequence[int]
-    page_offsets: Sequence[int]
+    list_pages: Callable[[], Sequence[int]]
+
+    @cached_property
+    def page_offsets(self) -> Sequence[int]:
+        """See `Listing.page_offsets`."""
+        return self.list_pages()

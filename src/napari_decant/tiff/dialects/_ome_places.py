@@ -24,18 +24,22 @@ class PageMap(Protocol):
 
     Attributes
     ----------
-    pages, planes : int
-        Number of pages, and of listed planes.
-    plane_of_page : numpy.ndarray of int64
-        Plane of each page, -1 for pages that are not listed.
+    planes : int
+        Number of listed planes.
     is_stack : bool
         One page stands for all planes.
     """
 
-    pages: int
     planes: int
-    plane_of_page: np.ndarray
     is_stack: bool
+
+    @property
+    def pages(self) -> int:
+        """Number of pages."""
+
+    @property
+    def plane_of_page(self) -> np.ndarray:
+        """Plane of each page, -1 for pages that are not listed."""
 
 
 class OmePlaces:

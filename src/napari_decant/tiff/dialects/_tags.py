@@ -7,13 +7,15 @@ read: about the cost of reading what an honest file holds, whatever a hostile on
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cached_property
 from pathlib import PurePath
 
 import numpy as np
+from numpy.typing import NDArray
 
 from napari_decant.errors import BudgetExceeded, FormatError
 from napari_decant.stores._positional import PositionalFile
-from napari_decant.tiff._ifd import Ifd, Tag, open_directory, read_ifd
+from napari_decant.tiff._ifd import Ifd, Tag, read_first, read_ifd
 from napari_decant.tiff._listing import Listing
 
 __all__ = ["MAX_TEXT", "TagReader"]
@@ -45,33 +47,43 @@ class TagReader:
         Number of listed planes.
     samples : int
         Samples of a pixel.
-    pages : int
-        Number of pages, listed or not.
-    plane_of_page : numpy.ndarray of int64
-        Listed plane of each page, -1 for pages that are not listed. Where one page stands for a
-        stack of planes, the first of them.
+    is_stack : bool
+        Whether one page stands for all planes.
     """
 
     def __init__(self, file: PositionalFile, layout: Listing) -> None:
         self.name = PurePath(file.uri).name
         self._file, self._left = file, _BUDGET + _BUDGET_A_PLANE * len(layout.planes)
-        self._directory = open_directory(self.read, file.size)
-        self._offsets = layout.page_offsets
+        self._layout = layout
+        found = read_first(self.read, file.size)
+        if found is None:
+            raise FormatError("directory 0 of the file is cut short")
+        self._directory, self._first = found
         self._page_of_offset: dict[int, int] = {}
         self.byteorder = self._directory.byteorder
         self.planes, self.samples = len(layout.planes), layout.planes[0].samples
-        self.pages = len(layout.page_offsets)
-        first_plane: dict[int, int] = {}
+        self._first_plane: dict[int, int] = {}
         for plane, offset in enumerate(layout.ifd_offsets):
-            first_plane.setdefault(offset, plane)
-        self.plane_of_page = np.array([first_plane.get(o, -1) for o in layout.page_offsets], np.int64)
-        self.is_stack = len(first_plane) == 1 and self.planes > 1
-        self._first = self._ifd(0)
+            self._first_plane.setdefault(offset, plane)
+        self.is_stack = len(self._first_plane) == 1 and self.planes > 1
+
+    @property
+    def pages(self) -> int:
+        """Number of pages, listed or not."""
+        return len(self._layout.page_offsets)
+
+    @cached_property
+    def plane_of_page(self) -> NDArray[np.int64]:
+        """Listed plane of each page, -1 for pages that are not listed.
+
+        Where one page stands for a stack of planes, the first of them.
+        """
+        return np.array([self._first_plane.get(o, -1) for o in self._layout.page_offsets], np.int64)
 
     @property
     def first_listed(self) -> int:
         """The first page whose planes are listed."""
-        return int(np.argmax(self.plane_of_page >= 0))
+        return 0 if self._first.offset in self._first_plane else int(np.argmax(self.plane_of_page >= 0))
 
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes there, fewer at the end of the file.
@@ -92,7 +104,7 @@ class TagReader:
     def page_at(self, offset: int) -> int:
         """Number of the page whose directory lies there, -1 if there is none."""
         if not self._page_of_offset:
-            self._page_of_offset = {offset: page for page, offset in enumerate(self._offsets)}
+            self._page_of_offset = {offset: page for page, offset in enumerate(self._layout.page_offsets)}
         return self._page_of_offset.get(offset, -1)
 
     def tag(self, code: int, page: int = 0) -> Tag | None:
@@ -134,7 +146,7 @@ class TagReader:
         return Fraction(value) if 0 < value < float("inf") else None
 
     def _ifd(self, page: int) -> Ifd:
-        ifd = read_ifd(self._directory, self._offsets[page])
+        ifd = read_ifd(self._directory, self._layout.page_offsets[page])
         if ifd is None:
             raise FormatError(f"directory {page} of the file is cut short")
         return ifd
