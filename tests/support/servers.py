@@ -25,6 +25,7 @@ class HttpServer:
     ranges: bool = True
     status: int = 0  # instead of any answer, if given
     absent: int = 404  # what is answered where there is nothing
+    together: threading.Barrier | None = None  # nothing is answered until so many requests are in flight
 
 
 @contextmanager
@@ -43,6 +44,8 @@ def serve_http(root: Path) -> Iterator[HttpServer]:
 
         def answer(self, body: bool) -> None:
             time.sleep(state.delay)
+            if state.together is not None:
+                state.together.wait()
             wanted = self.headers.get("Range") or ""
             state.requests.append((self.command, self.path, wanted))
             path = root / unquote(urlsplit(self.path).path).lstrip("/")
