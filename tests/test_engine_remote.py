@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import zarr
@@ -46,18 +44,17 @@ def test_crops_over_http_equal_the_array(tmp_path, executor, shards):
         planner = ChunkPlanner(metadata)
         resolved = level_crop(image, 0, (2, 5, 6), (9, 33, 40)).resolve(image)
         server.requests.clear()
-        server.delay = 0.03
+        server.delay = 0.1
         plan = planner.plan([resolved])
         assert plan.summary.exact == (shards is not None)
         assert plan.summary.stored_bytes > 0
         planned = len(server.requests)
-        began = time.perf_counter()
+        server.most = 0
         (found,) = executor.run(plan)
-        took = time.perf_counter() - began
         np.testing.assert_array_equal(found, DATA[2:9, 5:33, 6:40])
         read = len(server.requests) - planned
         assert read <= plan.summary.chunks
-        assert took < 0.03 * read, "reads were in flight together"
+        assert server.most > 1, "reads were in flight together"
         turned = SpatialQuery([[1, 0.1, 0, 3], [0, 1, 0.1, 9], [0, 0, 1, 10]], Sampler("linear", "clamp"), 0)
         (remote,) = executor.run(planner.plan([turned.resolve(image, (4, 12, 12))]))
         server.delay = 0

@@ -25,13 +25,14 @@ class HttpServer:
     ranges: bool = True
     status: int = 0  # instead of any answer, if given
     absent: int = 404  # what is answered where there is nothing
+    most: int = 0  # requests in flight at once, so far
     together: threading.Barrier | None = None  # nothing is answered until so many requests are in flight
 
 
 @contextmanager
 def serve_http(root: Path) -> Iterator[HttpServer]:
     """Serve files below ``root`` with HEAD, GET and single byte ranges; no listing."""
-    state = HttpServer("")
+    state, lock, busy = HttpServer(""), threading.Lock(), list[BaseHTTPRequestHandler]()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -43,7 +44,12 @@ def serve_http(root: Path) -> Iterator[HttpServer]:
             self.answer(body=True)
 
         def answer(self, body: bool) -> None:
+            with lock:
+                busy.append(self)
+                state.most = max(state.most, len(busy))
             time.sleep(state.delay)
+            with lock:
+                busy.remove(self)
             if state.together is not None:
                 state.together.wait()
             wanted = self.headers.get("Range") or ""
