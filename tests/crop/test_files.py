@@ -336,7 +336,7 @@ def test_the_verb_takes_a_matrix(folder, tmp_path, capsys):
             "--matrix and --shape",
         ),
         (["-o", "x.zarr", "--save-query", "garbage.json"], 2, "garbage.json exists already"),
-        (["-o", "garbage.json/x.zarr", "--size", "4,4,4"], 4, "garbage.json"),
+        (["-o", "garbage.json/x.zarr", "--size", "4,4,4"], 2, "garbage.json is no folder"),
         (["-o", "x.zarr", "--size", "0,1,1"], 2, "the box is empty"),
         (["-o", "x.zarr", "--rotate", "1,2"], 2, "has 2 angles"),
         (["-o", "x.zarr", "--matrix", "1,0"], 2, "needs --shape"),
