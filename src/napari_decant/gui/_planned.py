@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -35,7 +35,7 @@ class PlanningPanel(JobPanel):
     """States from which a row can be worked on, and planned anew."""
 
     def __init__(self, desk: Desk, parent: QWidget | None = None) -> None:
-        self._roots: list[Path] = []
+        self._roots: dict[Path, None] = {}  # in order
         super().__init__(desk, parent)
         self._again = QTimer(self)
         self._again.setSingleShot(True)
@@ -65,8 +65,8 @@ class PlanningPanel(JobPanel):
     def add(self, paths: Sequence[Path]) -> None:
         """See `Intake.add`."""
         given = list(dict.fromkeys(paths))
-        again = [path for path in given if path in self._roots]
-        self._roots += [path for path in given if path not in self._roots]
+        again = {path for path in given if path in self._roots}
+        self._roots |= dict.fromkeys(given)
         if again:  # files may have come or changed since
             self.drop_plans(row for row in self.waiting() if _within(row.path, again))
         if given:
@@ -85,7 +85,7 @@ class PlanningPanel(JobPanel):
             notice.put_away()
         self.drop_plans(self.waiting())
         if self._roots:
-            self.plan(self._roots)
+            self.plan(list(self._roots))
         self.refresh()
 
     def leave(self) -> None:
@@ -97,11 +97,11 @@ class PlanningPanel(JobPanel):
         """See `JobPanel.remove`."""
         chosen = [row for row in rows if not self.busy(row)]
         paths = {row.path for row in chosen}
-        self._roots = [path for path in self._roots if path not in paths]
+        self._roots = {path: None for path in self._roots if path not in paths}
         super().remove(chosen)
         if not self.rows.root.children:
             self._roots.clear()
 
 
-def _within(path: Path | None, roots: Collection[Path]) -> bool:
+def _within(path: Path | None, roots: set[Path]) -> bool:
     return path is not None and any(each in roots for each in (path, *path.parents))

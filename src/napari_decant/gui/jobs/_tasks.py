@@ -19,7 +19,7 @@ from napari_decant.gui.jobs._check import check, stores_below, write_checks
 from napari_decant.gui.jobs._export import export, export_rows
 from napari_decant.gui.jobs._inspect import inspect
 from napari_decant.gui.jobs._leftovers import find_leftovers, remove_leftovers
-from napari_decant.gui.jobs._rows import LeftOut, Outcome, Planned
+from napari_decant.gui.jobs._rows import LeftOut, Outcome, Planned, left_out
 from napari_decant.gui.jobs._worker import Context, in_parts
 from napari_decant.progress import Progress
 
@@ -64,12 +64,17 @@ def plan_pack(
     pattern: str | None,
 ) -> int:
     """Plan what was dropped: lists of `Planned` as parts, `LeftOut` for the rest; returns the count."""
-    packed = [path for path in paths if _is_archive(path)]
-    gone = [path for path in paths if not os.path.lexists(path)]
-    rest = [path for path in paths if path not in packed and path not in gone]
-    for kind, some in (("archive", [path for path in packed if path not in gone]), ("gone", gone)):
-        if some:
-            context.part(LeftOut(tuple(some), kind))
+    rest: list[Path] = []
+    unfit: list[tuple[Path, str]] = []
+    for path in paths:
+        if not os.path.lexists(path):
+            unfit.append((path, "gone"))
+        elif _is_archive(path):
+            unfit.append((path, "archive"))
+        else:
+            rest.append(path)
+    for part in left_out(unfit):
+        context.part(part)
     links: set[Path] = set()
 
     def found() -> Iterator[PlanRow]:
