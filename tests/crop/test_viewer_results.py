@@ -23,7 +23,7 @@ from tests.crop.in_viewer import (
     sheet,
     volume,
 )
-from tests.plugin.helpers import write_folder
+from tests.plugin.helpers import wait_measured, write_folder
 from tests.support.ngff import image_keys
 
 from napari_decant.images import open_image
@@ -61,6 +61,7 @@ def test_a_crop_toggled_over_its_source_changes_no_pixel_of_the_screen(viewer, q
 @pytest.mark.parametrize("suffix", [".zarr", ".ozx", ".ome.tif"])
 def test_saved_reopened_and_lying_on_the_source(viewer, qtbot, tool, tmp_path, suffix):
     layer = volume(viewer, tmp_path)
+    wait_measured(layer)
     layer.colormap, layer.contrast_limits = "#ff00ff", (3, 20000)
     widget = tool()
     widget.set_region(Region(tuple(PHYSICAL), (20.0, 16.0, 18.0), (25.0, 10.0, -15.0)))

@@ -11,7 +11,24 @@ from typing import Any
 
 import pytest
 
+from napari_decant.plugin._opened import opened_behind
 from napari_decant.stores import FolderStore
+
+
+def wait_measured(layer: Any) -> None:
+    """Wait until a worker has set the contrast that it measured; it would replace what is set before."""
+    from qtpy.QtWidgets import QApplication
+
+    opened, number = opened_behind(layer.data)
+    if opened.layers[number].contrast_limits is not None:
+        return
+    with opened.borrow() as layers:
+        limits = layers[number].measure_contrast()
+    deadline = time.monotonic() + 20
+    while tuple(layer.contrast_limits) != limits:
+        assert time.monotonic() < deadline, "the contrast was not measured"
+        QApplication.processEvents()
+        time.sleep(0.01)
 
 
 def write_folder(folder: Path, keys: dict[str, bytes]) -> Path:

@@ -19,7 +19,7 @@ import tifffile
 from qtpy.QtCore import QMimeData, QPointF, Qt, QTimer, QUrl
 from qtpy.QtGui import QDropEvent
 from qtpy.QtWidgets import QApplication
-from tests.plugin.helpers import handles_of, reads_of, write_folder, write_zip
+from tests.plugin.helpers import handles_of, reads_of, wait_measured, write_folder, write_zip
 from tests.plugin.test_chooser import choose, opened, rows, series
 from tests.support.ngff import image_keys, ramp
 from tests.support.tiffspec import TiffSpec
@@ -114,6 +114,7 @@ def test_pixels_of_unlike_sizes_are_in_their_places(viewer: napari.Viewer, tmp_p
     drop(viewer, write_zip(tmp_path / "a.ozx", keys))
     first, second = viewer.layers
     for layer in (first, second):
+        wait_measured(layer)
         layer.contrast_limits = (0, 255)
     viewer.dims.set_current_step(0, 2)
     shot = canvas(viewer)
@@ -148,6 +149,7 @@ def test_a_file_kept_verbatim_and_min_is_white_is_drawn(viewer: napari.Viewer, t
     assert report.mode == "verbatim"
     drop(viewer, report.archive)
     (layer,) = viewer.layers
+    wait_measured(layer)
     layer.contrast_limits = (0, 255)
     seen = at(viewer, canvas(viewer), layer, np.arange(20), np.arange(30)).astype(int)
     assert np.abs(seen - (255 - data.astype(int))[..., None]).max() <= 1
