@@ -240,9 +240,8 @@ class LazyArray:
                 continue
             if item is Ellipsis:
                 boxes += [slice(None)] * missing
-                picks.append(
-                    Ellipsis
-                )  # also where it stands for no axis, it divides those that lists pick from
+                # also where it stands for no axis, it divides those that lists pick from
+                picks.append(Ellipsis)
                 axis += missing
                 continue
             if isinstance(item, slice):

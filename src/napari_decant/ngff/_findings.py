@@ -7,7 +7,7 @@ from typing import Any
 
 from napari_decant.ngff._zarr_json import JsonObject
 
-__all__ = ["Findings", "finite", "number"]
+__all__ = ["Findings", "finite", "number", "objects"]
 
 _MAX_FINDINGS = 100
 
@@ -63,3 +63,8 @@ def finite(value: object) -> float | None:
     """As `number`, with None for what is not finite."""
     result = number(value)
     return result if result is not None and math.isfinite(result) else None
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list in metadata; what is no list, or no object in it, is left out."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

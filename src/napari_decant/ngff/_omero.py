@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from napari_decant.ngff._findings import Findings, finite
+from napari_decant.ngff._findings import Findings, finite, objects
 
 __all__ = ["Channel", "LabelInfo", "labels_place", "parse_channels", "parse_label"]
 
@@ -108,7 +108,7 @@ def parse_label(value: Any, where: str, findings: Findings) -> LabelInfo:
         return LabelInfo()
     colors: dict[int, tuple[int, int, int, int]] = {}
     wrong = 0
-    for item in _objects(value.get("colors"))[:_MAX_LABELS]:
+    for item in objects(value.get("colors"))[:_MAX_LABELS]:
         label, rgba = _whole(item.get("label-value")), item.get("rgba")
         if label is None:
             wrong += 1
@@ -124,7 +124,7 @@ def parse_label(value: Any, where: str, findings: Findings) -> LabelInfo:
         findings.warn(f"{wrong:,} label colours of {where} are malformed and are ignored")
     properties = tuple(
         item
-        for item in _objects(value.get("properties"))[:_MAX_LABELS]
+        for item in objects(value.get("properties"))[:_MAX_LABELS]
         if _whole(item.get("label-value")) is not None
     )
     source = value.get("source")
@@ -136,10 +136,6 @@ def labels_place(path: str) -> tuple[str, str] | None:
     """The group of labels that a path lies in, and its name there; None for a path outside of one."""
     above, mark, name = f"/{path}".partition("/labels/")
     return (f"{above}/labels".lstrip("/"), name) if mark else None
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _whole(value: Any) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -37,9 +38,9 @@ class OneDock:
 
     _moving = False
 
+    @abstractmethod
     def undocked(self) -> None:
         """Stop what runs, and go: napari has taken the widget out of its dock."""
-        raise NotImplementedError
 
     def event(self, event: Any) -> bool:
         """Notice that the dock was closed, which is the widget's end."""

@@ -14,6 +14,7 @@ from napari_decant.errors import DecantError, UnsupportedOperation, UsageError
 from napari_decant.images import Channel, ChunkCache, Image, ImageToWrite, LabelInfo, open_image
 from napari_decant.images._identity import image_identity
 from napari_decant.ngff import labels_place, list_images
+from napari_decant.ngff._findings import objects
 from napari_decant.ngff._node import Node, read_nodes
 from napari_decant.progress import CancelToken
 from napari_decant.standard._quantise import Quantiser, as_labels, measure_range
@@ -125,7 +126,7 @@ def _add_plate(
     cancel: CancelToken | None,
 ) -> None:
     plate = _without_version(node.ome["plate"])
-    wells = [well for well in _objects(plate, "wells") if isinstance(well.get("path"), str)]
+    wells = [well for well in objects(plate.get("wells")) if isinstance(well.get("path"), str)]
     with open_store(location) as store:
         reader = FileMetadataReader()
         nodes = read_nodes(store, [join_key(root, w["path"]) for w in wells], reader)
@@ -173,15 +174,9 @@ def _fields(location: str, well: Node) -> tuple[dict[str, Any], list[dict[str, A
     """A well's metadata and fields: as declared, or the images that are there where nothing is declared."""
     meta = well.ome.get("well")
     if isinstance(meta, dict):
-        return meta, [image for image in _objects(meta, "images") if isinstance(image.get("path"), str)]
+        return meta, [image for image in objects(meta.get("images")) if isinstance(image.get("path"), str)]
     below = [entry.path.removeprefix(f"{well.path}/") for entry in list_images(location, well.path)]
     return {}, [{"path": path} for path in below if "/" not in path]
-
-
-def _objects(meta: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The objects that metadata list under a key; what is no list, or no object in it, is left out."""
-    listed = meta.get(key)
-    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def _without_version(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +188,7 @@ def _indexed(well: dict[str, Any], plate: dict[str, Any]) -> dict[str, Any]:
     row, _, column = well["path"].partition("/")
     places = {}
     for key, names, name in (("rowIndex", "rows", row), ("columnIndex", "columns", column)):
-        listed = [entry.get("name") for entry in _objects(plate, names)]
+        listed = [entry.get("name") for entry in objects(plate.get(names))]
         if key not in well and name in listed:
             places[key] = listed.index(name)
     return {**well, **places}
